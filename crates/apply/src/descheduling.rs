@@ -22,7 +22,7 @@ use usher_descheduler::requester::{AskOutcome, Effect, Memory, PodId, Way, Withd
 use usher_descheduler::{Asks, CarryOut, OwnerRef, Place, PodRef, Policy, Proposal};
 
 use crate::events::Events;
-use crate::requests::{Failure, RefusedWrite, failure_of, failure_of_write, tells_that_the_pod_has_gone};
+use crate::requests::{Failure, RefusedWrite, failure_of, failure_of_write, says_that_the_pod_has_gone};
 use crate::{config_map, requesters, spans};
 
 /// So many pods are asked at a time.
@@ -163,9 +163,9 @@ impl Descheduling {
                 let message = format!("asked to leave {}: {reason}", pod.node);
                 if let Some(owner) = &proposal.owner {
                     let owner = owner_reference(owner, &pod.namespace);
-                    self.events.tell_owner(owner, "Descheduled", &pod.name, &message);
+                    self.events.record_on_owner(owner, "Descheduled", &pod.name, &message);
                 }
-                self.events.tell_of(reference(pod), "Descheduled", message, false);
+                self.events.record_on(reference(pod), "Descheduled", message, false);
             }
             Ok(_) => {}
             Err((_, why)) => {
@@ -173,7 +173,7 @@ impl Descheduling {
                 tracing::warn!(namespace, name, %plugin, why, "a pod could not be asked to leave");
                 if policy.eviction_failure_event_notification {
                     let message = limited(format!("could not be asked to leave {}: {why}", pod.node));
-                    self.events.tell_of(reference(pod), "DescheduleFailed", message, true);
+                    self.events.record_on(reference(pod), "DescheduleFailed", message, true);
                 }
             }
         }
@@ -245,7 +245,7 @@ impl Descheduling {
             uid: request.pod_uid.to_string(),
             node: String::new(),
         };
-        self.events.tell_of(reference(&pod), "DescheduleWithdrawn", message, false);
+        self.events.record_on(reference(&pod), "DescheduleWithdrawn", message, false);
         Ok(())
     }
 
@@ -315,7 +315,7 @@ fn log(proposal: &Proposal, by: Way, asked: &AskOutcome) {
 /// It is the pod that is not there. Otherwise it is the namespace, or the cluster does not know eviction requests.
 fn says_that_there_is_no_pod(status: &Status) -> bool {
     let is_about_pods = status.details.as_ref().is_some_and(|details| details.kind == "pods");
-    tells_that_the_pod_has_gone(status) || (status.code == 404 && is_about_pods)
+    says_that_the_pod_has_gone(status) || (status.code == 404 && is_about_pods)
 }
 
 /// Why a pod was not asked, and whether it may have been all the same.

@@ -92,7 +92,7 @@ impl Events {
     }
 
     /// An event of one object.
-    pub(crate) fn tell_of(
+    pub(crate) fn record_on(
         &self,
         about: ObjectReference,
         reason: &'static str,
@@ -103,7 +103,13 @@ impl Events {
     }
 
     /// Of the owner of a pod, of which it has many: another one is the same event.
-    pub(crate) fn tell_owner(&self, owner: ObjectReference, reason: &'static str, pod: &str, message: &str) {
+    pub(crate) fn record_on_owner(
+        &self,
+        owner: ObjectReference,
+        reason: &'static str,
+        pod: &str,
+        message: &str,
+    ) {
         let message = format!("pod {pod}: {message}");
         self.hand_in(PendingEvent { about: owner, reason, message, is_warning: false, is_counted: true });
     }
@@ -114,7 +120,7 @@ impl Events {
         }
     }
 
-    pub(crate) fn tell(&self, request: &Request, pod: Option<&Pod>, notice: &Notice) {
+    pub(crate) fn record(&self, request: &Request, pod: Option<&Pod>, notice: &Notice) {
         for about in notice.about {
             let Some((subject, message)) = subject(*about, request, pod, &notice.message) else { continue };
             self.hand_in(PendingEvent {

@@ -43,8 +43,8 @@ impl EvictPolicies {
             Effect::Withdraw { request, .. } => {
                 (spans::about_request("write finalizers of EvictionRequest", request), None)
             }
-            Effect::Tell { pod, is_warning, reason, message } => {
-                self.events.tell_of(reference(pod), reason, message.clone(), *is_warning);
+            Effect::RecordEvent { pod, is_warning, reason, message } => {
+                self.events.record_on(reference(pod), reason, message.clone(), *is_warning);
                 return Ok(());
             }
         };
@@ -55,7 +55,7 @@ impl EvictPolicies {
             let message = format!(
                 "the API server refuses what Usher writes for the pod's evict policy: {message}; {advice}"
             );
-            self.events.tell_of(reference(pod), "EvictPolicyRefused", message, true);
+            self.events.record_on(reference(pod), "EvictPolicyRefused", message, true);
         }
         done
     }
@@ -70,7 +70,7 @@ impl EvictPolicies {
                 kept.map_err(failure_of_write)
             }
             Effect::Delete { pod, request } => self.delete(pod, request.as_deref()).await,
-            Effect::Tell { .. } => Ok(()),
+            Effect::RecordEvent { .. } => Ok(()),
         }
     }
 

@@ -142,7 +142,7 @@ impl Interceptions {
                 let span = spans::work("delete Pod", &pod.key.namespace, &pod.key.name);
                 self.delete(pod, version_of(pod)).instrument(span).await
             }
-            Effect::Tell { namespace, workload, is_warning, reason, message } => {
+            Effect::RecordEvent { namespace, workload, is_warning, reason, message } => {
                 let about = ObjectReference {
                     api_version: Some(workload.api_version.to_string()),
                     kind: Some(workload.kind.to_string()),
@@ -151,7 +151,7 @@ impl Interceptions {
                     namespace: Some(namespace.to_string()).filter(|namespace| !namespace.is_empty()),
                     ..ObjectReference::default()
                 };
-                self.events.tell_of(about, reason, limited(message.clone()), *is_warning);
+                self.events.record_on(about, reason, limited(message.clone()), *is_warning);
                 Ok(())
             }
         }

@@ -95,8 +95,8 @@ impl Maintenances {
                     let patch = json!({"status": {"conditions": conditions}});
                     self.set(maintenance, &mut version, Some("status"), patch).await.map_err(later)
                 }
-                Effect::Tell(notice) => {
-                    self.tell(maintenance_reference(&maintenance.name, &maintenance.uid), notice);
+                Effect::RecordEvent(notice) => {
+                    self.record(maintenance_reference(&maintenance.name, &maintenance.uid), notice);
                     continue;
                 }
             };
@@ -175,9 +175,9 @@ impl Maintenances {
                 NodeEffect::Show { status, reason, message } => {
                     self.show(node, &mut version, [status, reason, message], now).await
                 }
-                NodeEffect::Tell(notice) | NodeEffect::TellOfConflict(notice) => {
-                    self.tell(node_reference(node), notice);
-                    self.tell_maintenances(&notice.maintenances, notice);
+                NodeEffect::RecordEvent(notice) | NodeEffect::RecordConflict(notice) => {
+                    self.record(node_reference(node), notice);
+                    self.record_on_maintenances(&notice.maintenances, notice);
                     continue;
                 }
             };
@@ -187,8 +187,8 @@ impl Maintenances {
                     if let Failure::Refused { reason, message } = &failure {
                         let notice =
                             refused("NodeNotWritten", *reason, &format!("node {}", node.name), message);
-                        self.tell(node_reference(node), &notice);
-                        self.tell_maintenances(holders, &notice);
+                        self.record(node_reference(node), &notice);
+                        self.record_on_maintenances(holders, &notice);
                     }
                     return MaintenanceApplied::of(Err(failure), fresh);
                 }
@@ -265,7 +265,7 @@ impl Maintenances {
                 PodEffect::Request => "create EvictionRequest",
                 PodEffect::Join | PodEffect::Withdraw => "write finalizers of EvictionRequest",
                 // Events are written by somebody else, later.
-                PodEffect::TellWorkload(..) => "tell workload",
+                PodEffect::RecordOnWorkload(..) => "record event on workload",
             };
             let span = spans::about_pod(call, &pod.key, &pod.uid);
             let done = self.about_pod(pod, request, effect).instrument(span.clone()).await;
@@ -273,8 +273,8 @@ impl Maintenances {
             if let Err(Failure::Refused { reason, message }) = &done {
                 let what = format!("eviction requests in namespace {}", pod.key.namespace);
                 let notice = refused("EvictionRequestNotWritten", *reason, &what, message);
-                self.tell(pod_reference(pod), &notice);
-                self.tell_maintenances(holders, &notice);
+                self.record(pod_reference(pod), &notice);
+                self.record_on_maintenances(holders, &notice);
             }
             done?;
         }
@@ -300,9 +300,9 @@ impl Maintenances {
                 withdrawn.map_err(failure_of_write)
             }
             (PodEffect::Join | PodEffect::Withdraw, None) => Err(Failure::Outdated),
-            (PodEffect::TellWorkload(workload, notice), _) => {
-                self.tell(workload_reference(workload, &pod.key.namespace), notice);
-                self.tell_maintenances(&notice.maintenances, notice);
+            (PodEffect::RecordOnWorkload(workload, notice), _) => {
+                self.record(workload_reference(workload, &pod.key.namespace), notice);
+                self.record_on_maintenances(&notice.maintenances, notice);
                 Ok(())
             }
         }
@@ -322,14 +322,14 @@ impl Maintenances {
         created.map(drop).map_err(failure_of_write)
     }
 
-    fn tell_maintenances(&self, maintenances: &Holders, notice: &Notice) {
+    fn record_on_maintenances(&self, maintenances: &Holders, notice: &Notice) {
         for (name, uid) in maintenances {
-            self.tell(maintenance_reference(name, uid), notice);
+            self.record(maintenance_reference(name, uid), notice);
         }
     }
 
-    fn tell(&self, about: ObjectReference, notice: &Notice) {
-        self.events.tell_of(about, notice.reason, notice.message.clone(), notice.is_warning);
+    fn record(&self, about: ObjectReference, notice: &Notice) {
+        self.events.record_on(about, notice.reason, notice.message.clone(), notice.is_warning);
     }
 }
 

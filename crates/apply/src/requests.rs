@@ -135,7 +135,7 @@ impl Requests {
             spans::end(&span, &done);
             if let Err(failure) = done {
                 if let Failure::Refused { reason, message } = &failure {
-                    self.events.tell(request, pod, &refused_write(*reason, message));
+                    self.events.record(request, pod, &refused_write(*reason, message));
                 }
                 outcome.failure = Some(failure);
                 return outcome;
@@ -169,8 +169,8 @@ impl Requests {
             Effect::WriteStatus(status) => self.write_status(request, version, status).await,
             Effect::Delete(_) => self.delete(request, version).await,
             Effect::KeepFinalizers(names) => self.keep_finalizers(request, version, names).await,
-            Effect::Tell(notice) | Effect::TellOfWithdrawal(notice) => {
-                self.events.tell(request, pod, notice);
+            Effect::RecordEvent(notice) | Effect::RecordWithdrawal(notice) => {
+                self.events.record(request, pod, notice);
                 Ok(())
             }
         }
@@ -312,7 +312,7 @@ fn span_of(effect: &Effect, request: &Request) -> Span {
         Effect::Delete(_) => "delete EvictionRequest",
         Effect::KeepFinalizers(_) => "write finalizers of EvictionRequest",
         // Events are written by somebody else, later.
-        Effect::Tell(_) | Effect::TellOfWithdrawal(_) => return Span::none(),
+        Effect::RecordEvent(_) | Effect::RecordWithdrawal(_) => return Span::none(),
     };
     spans::about_request(call, request)
 }
@@ -335,7 +335,7 @@ pub(crate) fn is_gone<T>(deleted: Result<T, Error>) -> Result<(), Failure> {
 /// What the server will not take before somebody changes something: it is tried again, later and later, and told.
 pub(crate) fn failure_of_write(why: Error) -> Failure {
     match (RefusedWrite::of(FailureClass::of(&why)), &why) {
-        (_, Error::Api(status)) if tells_that_the_pod_has_gone(status) => Failure::Outdated,
+        (_, Error::Api(status)) if says_that_the_pod_has_gone(status) => Failure::Outdated,
         (Some(reason), Error::Api(status)) => {
             Failure::Refused { reason, message: limited(status.message.clone()) }
         }
@@ -344,7 +344,7 @@ pub(crate) fn failure_of_write(why: Error) -> Failure {
 }
 
 /// The pod has ended since its watch told of it, or another one has its name: our own admission says so, and the watch will.
-pub(crate) fn tells_that_the_pod_has_gone(status: &Status) -> bool {
+pub(crate) fn says_that_the_pod_has_gone(status: &Status) -> bool {
     breaks_only(status, &[Rule::PodExists, Rule::PodHasUid, Rule::PodIsNotTerminal])
 }
 

@@ -57,7 +57,7 @@ pub async fn run(
             Err(why) => return Err(why),
         };
         let withdrawn = withdraw(client, namespace, &request, &whose).await?;
-        let (is_done, text) = tell(&withdrawn, &whose, is_terminating, &environment.program);
+        let (is_done, text) = message_of(&withdrawn, &whose, is_terminating, &environment.program);
         if is_done {
             taken_back += 1;
             writeln!(streams.out, "pod/{pod}: {text}")?;
@@ -87,7 +87,7 @@ async fn of_pod_that_is_gone(client: &Client, namespace: &str, pod: &str) -> Res
 }
 
 /// Whether it was done, and what is to be said.
-fn tell(withdrawn: &Withdrawn, whose: &Whose, is_terminating: bool, program: &str) -> (bool, String) {
+fn message_of(withdrawn: &Withdrawn, whose: &Whose, is_terminating: bool, program: &str) -> (bool, String) {
     let who = match whose {
         Whose::One(requester) => requester.name.clone(),
         Whose::All => "all requesters".to_string(),
@@ -161,7 +161,7 @@ mod tests {
     #[test]
     fn what_taking_back_means_is_said() {
         let whose = Whose::One(arguments::requester("admin.usher.dev").unwrap());
-        let ending = |withdrawn: Withdrawn, terminating| tell(&withdrawn, &whose, terminating, "usher");
+        let ending = |withdrawn: Withdrawn, terminating| message_of(&withdrawn, &whose, terminating, "usher");
         for (withdrawn, terminating, is_done, text) in [
             (
                 Withdrawn::Now(request(&[], "Allow")),
@@ -200,7 +200,8 @@ mod tests {
             assert_eq!(ending(withdrawn, terminating), (is_done, text.to_string()));
         }
         let maintenance = Whose::One(arguments::requester(NODE_MAINTENANCE_GROUP).unwrap());
-        let (is_done, text) = tell(&Withdrawn::Now(request(&[], "Allow")), &maintenance, false, "usher");
+        let (is_done, text) =
+            message_of(&Withdrawn::Now(request(&[], "Allow")), &maintenance, false, "usher");
         assert!(is_done && text.contains("requests it again"), "{text}");
     }
 }

@@ -229,7 +229,7 @@ async fn ask_one(
     let (Asked::Created(request) | Asked::Joined(request) | Asked::Already(request)) = &asked;
     let obstacle = obstacle_to(Some(request));
     let next = next(slim_request(request).as_ref(), obstacle.is_none(), now);
-    Ok(tell(&asked, requester, arguments.deadline, dry_run, &Outlook { next, obstacle }, subject))
+    Ok(report_of(&asked, requester, arguments.deadline, dry_run, &Outlook { next, obstacle }, subject))
 }
 
 /// What is to be expected of a request.
@@ -238,7 +238,7 @@ struct Outlook {
     obstacle: Option<WaitingOn>,
 }
 
-fn tell(
+fn report_of(
     asked: &Asked,
     requester: &Requester,
     deadline: Option<i32>,

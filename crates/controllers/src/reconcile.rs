@@ -49,7 +49,7 @@ pub trait Reconciler: Send {
     fn finish(&mut self, item: &Self::Item, done: Self::Done, now: Timestamp) -> Result<(), Failure>;
 
     /// A failure that is worth a line in the log.
-    fn tell_failure(&mut self, item: &Self::Item, failure: &Failure) {
+    fn log_failure(&mut self, item: &Self::Item, failure: &Failure) {
         match failure {
             Failure::Later(why) => tracing::warn!(?item, why, "the server could not be written to"),
             // Its words are where people look, in an event or a condition; they may repeat what logs must not hold.
@@ -241,7 +241,7 @@ impl<R: Reconciler> Loop<R> {
             Failure::Panicked => {
                 tracing::error!(?item, "it could not be reconciled: a defect of Usher; others go on");
             }
-            failure => self.reconciler.tell_failure(item, failure),
+            failure => self.reconciler.log_failure(item, failure),
         }
         self.reconciler.observer().failed(failure);
         self.reconciler.observer().queue_retried();

@@ -51,10 +51,10 @@ pub enum Effect {
     Delete(Ending),
     /// Leave only these finalizers on the request.
     KeepFinalizers(Vec<String>),
-    /// Tell people.
-    Tell(Notice),
-    /// Tell people that somebody stopped asking and was taken off: such withdrawals are counted.
-    TellOfWithdrawal(Notice),
+    /// Records an event.
+    RecordEvent(Notice),
+    /// Records an event that somebody stopped asking and was taken off: such withdrawals are counted.
+    RecordWithdrawal(Notice),
 }
 
 /// How a request ends.
@@ -85,11 +85,11 @@ pub struct Notice {
 
 impl Notice {
     pub fn normal(about: &'static [About], reason: &'static str, message: String) -> Effect {
-        Effect::Tell(Self { about, is_warning: false, reason, message: limited(message) })
+        Effect::RecordEvent(Self { about, is_warning: false, reason, message: limited(message) })
     }
 
     pub fn warning(about: &'static [About], reason: &'static str, message: String) -> Effect {
-        Effect::Tell(Self { about, is_warning: true, reason, message: limited(message) })
+        Effect::RecordEvent(Self { about, is_warning: true, reason, message: limited(message) })
     }
 }
 

@@ -210,7 +210,7 @@ fn step(decision: &Decision) -> Option<ManagerStep> {
         Effect::Delete(_) | Effect::KeepFinalizers(_) => Some(ManagerStep::EndRequest),
         Effect::WriteStatus(_) if decision.waiting_on.is_some() => Some(ManagerStep::Report),
         Effect::WriteStatus(_) => Some(ManagerStep::GiveTurn),
-        Effect::LookUpPod | Effect::Confirm | Effect::Tell(_) | Effect::TellOfWithdrawal(_) => None,
+        Effect::LookUpPod | Effect::Confirm | Effect::RecordEvent(_) | Effect::RecordWithdrawal(_) => None,
     })
 }
 

@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wish_is_a_finalizer_on_a_request() {
+    fn an_ask_is_a_finalizer_on_a_request() {
         for (seen, expected) in [
             (WatchedObject::Unread, OwnAsk::Unknown),
             (WatchedObject::Gone, OwnAsk::Deleted),

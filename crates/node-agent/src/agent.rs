@@ -331,11 +331,11 @@ impl Agent {
             Ok(contents) => contents,
             Err(why) if why.is_in_use() => {
                 let why = format!("{}: another agent is at work there, and this one does nothing", why.path);
-                self.tell_once("StaticPodFolderInUse", why);
+                self.log_once("StaticPodFolderInUse", why);
                 return soon;
             }
             Err(why) => {
-                self.tell_once(
+                self.log_once(
                     "StaticPodFolderUnusable",
                     format!("{why}: static pods stay until it can be used"),
                 );
@@ -348,7 +348,7 @@ impl Agent {
         };
         self.told.remove("StaticPodFolderInUse");
         self.told.remove("StaticPodFolderUnusable");
-        self.tell_missing_folder();
+        self.log_missing_folder();
         if !is_alone {
             self.register().await;
         }
@@ -465,23 +465,23 @@ impl Agent {
                 }
                 if let Err(why) = folder.carry_out(&steps) {
                     let message = format!("a manifest could not be moved, and is tried again: {why}");
-                    if self.tell_once("StaticPodNotMoved", message.clone()) {
-                        self.tell(true, "StaticPodNotMoved", message).await;
+                    if self.log_once("StaticPodNotMoved", message.clone()) {
+                        self.record_event(true, "StaticPodNotMoved", message).await;
                     }
                     return Err(why.to_string());
                 }
                 self.told.remove("StaticPodNotMoved");
                 Ok(true)
             }
-            Effect::Tell { is_warning, reason, message } => {
-                self.tell(is_warning, reason, message).await;
+            Effect::RecordEvent { is_warning, reason, message } => {
+                self.record_event(is_warning, reason, message).await;
                 Ok(false)
             }
         }
     }
 
     /// Whether it was not told before.
-    fn tell_once(&mut self, reason: &'static str, message: String) -> bool {
+    fn log_once(&mut self, reason: &'static str, message: String) -> bool {
         let is_new = self.told.get(reason) != Some(&message);
         if is_new {
             tracing::error!(reason, message, "static pods");
@@ -490,14 +490,14 @@ impl Agent {
         is_new
     }
 
-    fn tell_missing_folder(&mut self) {
+    fn log_missing_folder(&mut self) {
         match &self.options.folder {
             Some(folder) if !folder.path().is_dir() => {
                 let message = format!(
                     "there is no folder {}: no static pod is moved until there is; an agent in a pod sees it only if it is mounted there",
                     self.options.folder_name
                 );
-                self.tell_once("StaticPodFolderMissing", message);
+                self.log_once("StaticPodFolderMissing", message);
             }
             _ => drop(self.told.remove("StaticPodFolderMissing")),
         }
@@ -538,7 +538,7 @@ impl Agent {
         }
     }
 
-    async fn tell(&self, is_warning: bool, reason: &'static str, message: String) {
+    async fn record_event(&self, is_warning: bool, reason: &'static str, message: String) {
         tracing::info!(reason, message, "static pods");
         let Some(Some(node)) = &self.node else { return };
         let workload = Owner {
@@ -547,7 +547,8 @@ impl Agent {
             name: node.name.clone(),
             uid: node.uid.clone(),
         };
-        let tell = interceptors::Effect::Tell { namespace: "".into(), workload, is_warning, reason, message };
+        let tell =
+            interceptors::Effect::RecordEvent { namespace: "".into(), workload, is_warning, reason, message };
         // Events are written beside the work.
         let _ = self.apply.carry_out(&tell).await;
     }
@@ -613,7 +614,7 @@ impl Agent {
         Some(ControlPlane { nodes: all, others_running: others.count() })
     }
 
-    /// Tells people, and agents of other nodes. Whether that was done.
+    /// Logs it, records an event on the node, and tells agents of other nodes. Whether that was done.
     async fn mark(&mut self, taken: &[String]) -> bool {
         if !matches!(self.node, Some(Some(_))) {
             return true;

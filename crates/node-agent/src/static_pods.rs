@@ -86,7 +86,7 @@ pub enum Effect {
         of_control_plane: Option<String>,
     },
     /// An event on the node, about the effect before it.
-    Tell {
+    RecordEvent {
         is_warning: bool,
         reason: &'static str,
         message: String,
@@ -99,7 +99,7 @@ impl Effect {
         match self {
             Self::Report { request, .. } => Depends::On(request.pod_key()),
             Self::Move { pod, .. } => pod.clone().map_or(Depends::OnNothing, Depends::On),
-            Self::Tell { .. } => Depends::OnPrevious,
+            Self::RecordEvent { .. } => Depends::OnPrevious,
         }
     }
 }
@@ -128,8 +128,8 @@ impl Decision {
         self.effects.iter().filter_map(file).collect()
     }
 
-    fn tell(&mut self, is_warning: bool, reason: &'static str, message: String) {
-        self.effects.push(Effect::Tell { is_warning, reason, message });
+    fn record_event(&mut self, is_warning: bool, reason: &'static str, message: String) {
+        self.effects.push(Effect::RecordEvent { is_warning, reason, message });
     }
 }
 
@@ -156,7 +156,7 @@ pub fn decide(world: &World<'_>, now: Timestamp) -> Decision {
         decision.move_file(None, steps);
         if !world.folder.manifests.contains_key(file) {
             let pod = record.as_ref().map_or(String::new(), |record| format!(" of pod {}", record.pod.name));
-            decision.tell(
+            decision.record_event(
                 true,
                 "StaticPodManifestGone",
                 format!("the manifest {file}{pod} was taken for a maintenance, and somebody has removed it: it does not come back"),
@@ -186,7 +186,7 @@ fn end_alone(world: &World<'_>, up_to: i32, now: Timestamp, decision: &mut Decis
         }
         let record = Record { alone: true, ..record(world, pod, file, &maintenance_name(world.node), now) };
         decision.move_file(Some(pod.key.clone()), take(file, &record));
-        decision.tell(
+        decision.record_event(
             true,
             "StaticPodTaken",
             format!("the manifest {file} of pod {} is taken: the node shuts down, and the API server does not answer", pod.key),
@@ -238,7 +238,7 @@ fn give_back(world: &World<'_>, taken: &Taken, decision: &mut Decision) {
     match place {
         ManifestState::Free | ManifestState::Linked | ManifestState::Copied => {
             let message = format!("the manifest {file} is back: the kubelet starts its pod again");
-            decision.tell(false, "StaticPodReturned", message);
+            decision.record_event(false, "StaticPodReturned", message);
         }
         ManifestState::Replaced => {
             let kept = kept_name(world.folder, file);
@@ -246,7 +246,7 @@ fn give_back(world: &World<'_>, taken: &Taken, decision: &mut Decision) {
                 "somebody has put another manifest in place while {file} was taken, which stays; the one before is kept as {kept} in {}",
                 world.path
             );
-            decision.tell(true, "StaticPodManifestReplaced", message);
+            decision.record_event(true, "StaticPodManifestReplaced", message);
         }
     }
 }
@@ -303,7 +303,7 @@ fn decide_request(
             } else {
                 let report = Report { completed: true, message: Some(why.clone()), ..Report::default() };
                 decision.effects.push(Effect::Report { request: request.clone(), report: Box::new(report) });
-                decision.tell(true, "StaticPodStays", why);
+                decision.record_event(true, "StaticPodStays", why);
             }
             return;
         }
@@ -319,7 +319,7 @@ fn decide_request(
     let of_control_plane = is_control_plane(pod, world.node).then(|| file.to_owned());
     let steps = take(file, &record);
     decision.effects.push(Effect::Move { pod: Some(key.clone()), steps, of_control_plane });
-    decision.tell(
+    decision.record_event(
         false,
         "StaticPodTaken",
         format!(

@@ -172,7 +172,7 @@ fn the_status_is_updated_as_in_the_example_and_the_manifest_leaves() {
     let [
         Effect::Report { report, request },
         Effect::Move { pod, steps, of_control_plane: None },
-        Effect::Tell { reason, .. },
+        Effect::RecordEvent { reason, .. },
     ] = &decision.effects[..]
     else {
         panic!("{decision:?}")
@@ -283,7 +283,8 @@ fn a_manifest_that_was_replaced_is_the_administrators() {
     let mut over = scene;
     (over.maintenances, over.requests) = (vec![], HashMap::new());
     let effects = over.decide().effects;
-    let [Effect::Move { steps, .. }, Effect::Tell { is_warning: true, reason, .. }] = &effects[..] else {
+    let [Effect::Move { steps, .. }, Effect::RecordEvent { is_warning: true, reason, .. }] = &effects[..]
+    else {
         panic!("{effects:?}")
     };
     assert_eq!(
@@ -387,7 +388,7 @@ fn what_was_taken_alone_comes_back_when_the_shutdown_is_over_whether_the_api_ser
         decision
             .effects
             .iter()
-            .any(|effect| matches!(effect, Effect::Tell { reason: "StaticPodReturned", .. }))
+            .any(|effect| matches!(effect, Effect::RecordEvent { reason: "StaticPodReturned", .. }))
     };
     assert!(returns(taken(true).decide_by(None)));
     assert!(!returns(taken(false).decide_by(None)), "of what was taken for a maintenance nobody knows");
@@ -405,7 +406,7 @@ fn a_record_without_its_manifest_is_forgotten_and_told_if_somebody_removed_it() 
     let effects = scene.decide().effects;
     assert!(matches!(
         &effects[..],
-        [Effect::Move { .. }, Effect::Tell { reason: "StaticPodManifestGone", .. }]
+        [Effect::Move { .. }, Effect::RecordEvent { reason: "StaticPodManifestGone", .. }]
     ));
     scene.folder.manifests.insert("gone.yaml".into(), None);
     assert_eq!(scene.decide().effects.len(), 1, "one that is back is none to tell of");

@@ -70,39 +70,39 @@ impl Drop for Life {
 impl Life {
     /// A component crashes: it takes nothing any more, and forgets what it had to do. Other components go on.
     pub fn crash(&self, component: Component) {
-        self.tell(Command::Down(component));
+        self.send(Command::Down(component));
     }
 
     /// It starts again, and looks at everything of its kind.
     pub fn restart(&self, component: Component) {
-        self.tell(Command::Up(component));
+        self.send(Command::Up(component));
     }
 
     /// A node loses its kubelet; its pods stay as they are.
     pub fn kubelet_down(&self, node: &str) {
-        self.tell(Command::KubeletDown(node.to_string()));
+        self.send(Command::KubeletDown(node.to_string()));
     }
 
     pub fn kubelet_up(&self, node: &str) {
-        self.tell(Command::KubeletUp(node.to_string()));
+        self.send(Command::KubeletUp(node.to_string()));
     }
 
     /// A node runs this pod by itself from now on, whatever the API says; a mirror pod `NAME-NODE` tells of it.
     pub fn run_static_pod(&self, node: &str, manifest: Value) {
-        self.tell(Command::RunStatic { node: node.to_string(), manifest });
+        self.send(Command::RunStatic { node: node.to_string(), manifest });
     }
 
     pub fn end_static_pod(&self, node: &str, namespace: &str, name: &str) {
         let [node, namespace, name] = [node, namespace, name].map(str::to_string);
-        self.tell(Command::EndStatic { node, namespace, name });
+        self.send(Command::EndStatic { node, namespace, name });
     }
 
     /// The clock of a component is wrong by so much from now on.
     pub fn skew(&self, component: Component, offset: SignedDuration) {
-        self.tell(Command::Skew(component, offset));
+        self.send(Command::Skew(component, offset));
     }
 
-    fn tell(&self, command: Command) {
+    fn send(&self, command: Command) {
         if self.commands.send(command).is_err() {
             tracing::warn!("life has ended, and takes no commands");
         }

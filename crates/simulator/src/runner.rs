@@ -132,9 +132,9 @@ impl Runner {
         let now = self.now();
         let tasks = self.presence.obey(command, &mut self.view, now);
         match command {
-            Command::KubeletDown(node) | Command::KubeletUp(node) => self.tell_heartbeats(node),
+            Command::KubeletDown(node) | Command::KubeletUp(node) => self.set_heartbeats(node),
             Command::Down(of) | Command::Up(of) if of.process() == Component::Kubelet => {
-                self.view.nodes.iter().for_each(|(key, _)| self.tell_heartbeats(&key.name));
+                self.view.nodes.iter().for_each(|(key, _)| self.set_heartbeats(&key.name));
             }
             _ => {}
         }
@@ -146,7 +146,7 @@ impl Runner {
     }
 
     /// A kubelet that is down makes no beats.
-    fn tell_heartbeats(&self, node: &str) {
+    fn set_heartbeats(&self, node: &str) {
         match self.view.silent_since(node) {
             Some(since) => self.heartbeats.silence(node, since),
             None => self.heartbeats.resume(node, self.now()),
@@ -180,7 +180,7 @@ impl Runner {
             Change::Pod { before: Some(pod), after: None } => self.queue.not_refused(&pod.key()),
             Change::Node { after: Some(node), .. } => {
                 self.heartbeats.seen(node, self.now());
-                self.tell_heartbeats(&node.metadata.name);
+                self.set_heartbeats(&node.metadata.name);
             }
             Change::Node { before: Some(node), after: None } => self.heartbeats.gone(&node.metadata.name),
             _ => {}

@@ -49,7 +49,7 @@ impl Directory {
     ///
     /// # Errors
     /// See [`DirectoryError`]; what was served before is served on.
-    pub fn look(&mut self) -> Result<bool, DirectoryError> {
+    pub fn reload(&mut self) -> Result<bool, DirectoryError> {
         let read = |file: &str| {
             let path = self.folder.join(file);
             std::fs::read_to_string(&path).map_err(|why| DirectoryError::Read { path, why })
@@ -68,7 +68,7 @@ impl Directory {
     pub async fn run(mut self, shutdown: impl Future<Output = ()>) {
         tokio::pin!(shutdown);
         loop {
-            match self.look() {
+            match self.reload() {
                 Ok(true) => {
                     tracing::info!(folder = %self.folder.display(), "serving with another certificate")
                 }
@@ -100,7 +100,7 @@ mod tests {
         std::fs::create_dir_all(&folder).unwrap();
         let serving = Arc::new(ServingCertificate::default());
         let mut directory = Directory::new(&folder, serving.clone());
-        assert!(matches!(directory.look(), Err(DirectoryError::Read { .. })));
+        assert!(matches!(directory.reload(), Err(DirectoryError::Read { .. })));
         assert!(!serving.is_present());
 
         let make = || {
@@ -109,14 +109,14 @@ mod tests {
         };
         let (first, second) = (make(), make());
         write(&folder, &first.certificate, &first.key);
-        assert!(directory.look().unwrap());
+        assert!(directory.reload().unwrap());
         assert!(serving.is_present());
-        assert!(!directory.look().unwrap(), "nothing changed");
+        assert!(!directory.reload().unwrap(), "nothing changed");
 
         write(&folder, &second.certificate, &first.key);
-        assert!(matches!(directory.look(), Err(DirectoryError::Unusable { .. })), "half of a change");
+        assert!(matches!(directory.reload(), Err(DirectoryError::Unusable { .. })), "half of a change");
         write(&folder, &second.certificate, &second.key);
-        assert!(directory.look().unwrap());
+        assert!(directory.reload().unwrap());
         std::fs::remove_dir_all(&folder).unwrap();
     }
 }

@@ -140,7 +140,7 @@ async fn connection(
     }
 }
 
-const TELL_EVERY: Duration = Duration::from_secs(60);
+const LOG_EVERY: Duration = Duration::from_secs(60);
 
 type Answer = Response<Full<Bytes>>;
 
@@ -154,10 +154,10 @@ struct Service {
 
 impl Service {
     /// Once in a minute.
-    fn tell_of_strangers(&self) {
+    fn log_strangers(&self) {
         let now = Instant::now();
         let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
-        if told.is_none_or(|at| now.duration_since(at) >= TELL_EVERY) {
+        if told.is_none_or(|at| now.duration_since(at) >= LOG_EVERY) {
             *told = Some(now);
             tracing::warn!("reviews of evictions come without the key of this cluster, and are not answered");
         }
@@ -182,7 +182,7 @@ impl Service {
             return plain(StatusCode::NOT_FOUND, "there is no webhook at this path");
         };
         if !self.admission.is_proven(endpoint, request.uri().path()) {
-            self.tell_of_strangers();
+            self.log_strangers();
             return plain(StatusCode::FORBIDDEN, "reviews of evictions are answered to API servers only");
         }
         if request.method() != Method::POST {

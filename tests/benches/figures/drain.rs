@@ -28,7 +28,7 @@ const REPLICAS: usize = 50;
 const WITH_BUDGET: usize = 15;
 const MAY_MISS: usize = 10;
 const PATIENCE: Duration = Duration::from_secs(600);
-const TELL_EVERY: Duration = Duration::from_secs(5);
+const LOG_EVERY: Duration = Duration::from_secs(5);
 
 pub fn main() -> Result<()> {
     if usher_testbed::skip_real("a drain of 50 nodes beside kubectl drain") {
@@ -63,7 +63,7 @@ async fn measure() -> Result<()> {
     let path = format!("{MAINTENANCES}/racks");
     let mut told = begun;
     let tell_and_look = |maintenance: &Value| {
-        if told.elapsed() >= TELL_EVERY {
+        if told.elapsed() >= LOG_EVERY {
             told = Instant::now();
             let drain = &maintenance["status"]["drainStatus"];
             let (waiting, asked) = (&drain["podsPendingEviction"], &drain["podsEvicting"]);

@@ -73,7 +73,7 @@ pub fn explain(found: &DeploymentFound, now: Timestamp) -> DeploymentExplanation
         let uid = found.pod.as_ref().and_then(|pod| pod.metadata.uid.as_deref());
         uid.is_some_and(|uid| described.leaving.contains(uid))
     };
-    let beside = Beside::Deployment { tells_what_is_missing: described.tells_what_is_missing() };
+    let beside = Beside::Deployment { names_what_is_missing: described.names_what_is_missing() };
     let groups = groups(pods.iter().filter(is_leaving), beside, now);
     let unavailable = described.unavailable.into_iter().map(|(pod, why)| UnavailableFacts {
         pod,

@@ -131,7 +131,7 @@ pub enum Beside<'a> {
     /// Their node, and what those who drain it have come to, if anybody does.
     Node(Option<&'a NodeDrain>),
     /// Their Deployment, and what its new pods lack, if they do.
-    Deployment { tells_what_is_missing: bool },
+    Deployment { names_what_is_missing: bool },
 }
 
 /// Pods by what they wait on, worst first.
@@ -212,8 +212,8 @@ fn group_of(found: &PodFound, beside: Beside<'_>, now: Timestamp) -> (GroupKey, 
     // Where the manager does not run, that is told first.
     let turn = explanation.waits.turn_of_deployment().filter(|_| urgency != Urgency::Late);
     let (said, advice) = match (beside, turn) {
-        (Beside::Deployment { tells_what_is_missing }, Some(turn)) => {
-            (turn.said().filter(|_| !tells_what_is_missing), turn.advice_beside_deployment())
+        (Beside::Deployment { names_what_is_missing }, Some(turn)) => {
+            (turn.said().filter(|_| !names_what_is_missing), turn.advice_beside_deployment())
         }
         _ => (explanation.waits.said(), explain::advice(&explanation, &Environment::plain(), now)),
     };

@@ -150,10 +150,10 @@ impl Followed {
 
     /// Its nodes as they are. Once it is drained no pod is left but those that stay by choice, although this one may not have been told
     /// of the last yet.
-    fn look(&self, progress: &mut Progress, now: Timestamp) {
+    fn recount(&self, progress: &mut Progress, now: Timestamp) {
         match is_drained_by_now(&self.maintenance) {
             true => progress.recount_all(&self.live.world.staying(), now),
-            false => progress.look(&self.live.world, now),
+            false => progress.recount_changed(&self.live.world, now),
         }
     }
 
@@ -227,12 +227,12 @@ pub async fn until_drained(
             let shown = screen.iter().flat_map(|screen| shown(progress.nodes(), room(screen.size())));
             let shown = shown.map(|node| node.name.clone()).collect();
             followed.look_up(client, &mut progress, shown);
-            followed.look(&mut progress, now);
+            followed.recount(&mut progress, now);
         }
         let ending = followed.ending(client, &progress).await;
         if is_time_to_tell || ending.is_some() {
             let maintenance = &followed.maintenance;
-            followed.look(&mut progress, now);
+            followed.recount(&mut progress, now);
             match &screen {
                 Some(screen) => {
                     let size = screen.size();
@@ -267,11 +267,11 @@ pub async fn until_drained(
     if ending == Ending::NotGone {
         followed.observe_last(&mut progress).await;
     }
-    tell_end(ending, &mut progress, &followed, environment, environment.now(), streams)?;
+    print_end(ending, &mut progress, &followed, environment, environment.now(), streams)?;
     Ok(ending)
 }
 
-fn tell_end(
+fn print_end(
     ending: Ending,
     progress: &mut Progress,
     followed: &Followed,
@@ -280,7 +280,7 @@ fn tell_end(
     streams: Streams<'_>,
 ) -> Result<(), Error> {
     let maintenance = &followed.maintenance;
-    followed.look(progress, now);
+    followed.recount(progress, now);
     let (program, name) = (&environment.program, maintenance.name_any());
     match ending {
         Ending::Done => {

@@ -276,7 +276,7 @@ impl Progress {
     }
 
     /// Looks at what has changed since the last time.
-    pub fn look(&mut self, world: &World, now: Timestamp) {
+    pub fn recount_changed(&mut self, world: &World, now: Timestamp) {
         if std::mem::take(&mut self.is_outdated) {
             return self.recount_all(world, now);
         }
@@ -300,7 +300,7 @@ impl Progress {
         for pod in &pods {
             self.recount(pod, world, now, &mut touched);
         }
-        self.tell_causes(touched);
+        self.update_causes(touched);
         self.take_counts();
     }
 
@@ -333,11 +333,11 @@ impl Progress {
         for pod in world.pods.keys() {
             self.recount(pod, world, now, &mut touched);
         }
-        self.tell_causes(touched);
+        self.update_causes(touched);
         self.take_counts();
     }
 
-    fn tell_causes(&mut self, nodes: BTreeSet<usize>) {
+    fn update_causes(&mut self, nodes: BTreeSet<usize>) {
         let waits = |pod: &Key| self.pods.get(pod)?.waits.as_ref().map(|(waits, _)| waits);
         self.all.causes = self.all_causes.worst(CAUSES, waits);
         for at in nodes {

@@ -54,10 +54,10 @@ impl Followed {
     }
 
     /// How many pods were looked at.
-    fn look(&mut self) -> usize {
+    fn recount_changed(&mut self) -> usize {
         let before = self.progress.looks;
         self.progress.note(std::mem::take(&mut self.changed));
-        self.progress.look(&self.world, self.now);
+        self.progress.recount_changed(&self.world, self.now);
         self.progress.looks - before
     }
 }
@@ -93,7 +93,7 @@ fn blocked(pods: usize, nodes: usize) -> Followed {
     (0..pods).for_each(|number| followed.pod(on_node(number, nodes)));
     (0..pods).for_each(|number| followed.request(request(&name(number))));
     followed.budget(budget("web", 0));
-    followed.look();
+    followed.recount_changed();
     followed
 }
 
@@ -101,19 +101,23 @@ fn blocked(pods: usize, nodes: usize) -> Followed {
 fn what_an_event_costs_does_not_depend_on_the_number_of_pods() {
     let costs = |pods: usize, nodes: usize| {
         let mut followed = blocked(pods, nodes);
-        assert_eq!((followed.progress.all().blocked, followed.look()), (pods, 0), "nothing has changed");
+        assert_eq!(
+            (followed.progress.all().blocked, followed.recount_changed()),
+            (pods, 0),
+            "nothing has changed"
+        );
         followed.request(request(&name(1)));
-        let of_request = followed.look();
+        let of_request = followed.recount_changed();
         let mut terminating = on_node(2, nodes);
         terminating["metadata"]["deletionTimestamp"] = NOW.into();
         followed.pod(terminating.clone());
-        let of_pod = followed.look();
+        let of_pod = followed.recount_changed();
         followed.pod(terminating);
-        assert_eq!(followed.look(), 0, "what is told twice has not changed");
+        assert_eq!(followed.recount_changed(), 0, "what is told twice has not changed");
         followed.remove(Kind::Pod, &name(2));
-        let of_end = followed.look();
+        let of_end = followed.recount_changed();
         followed.pod(pod("web-elsewhere", "other-node"));
-        let elsewhere = followed.look();
+        let elsewhere = followed.recount_changed();
         assert_eq!(followed.progress.all().blocked, pods - 1);
         [of_request, of_pod, of_end, elsewhere]
     };
@@ -130,10 +134,10 @@ fn a_budget_of_ten_thousand_pods_that_changes_with_each_of_them_is_followed_some
             changing["status"]["expectedPods"] = json!(20_000 + more + change);
             followed.budget(changing);
         });
-        assert!(followed.look() <= 1000, "a thousand at a look");
+        assert!(followed.recount_changed() <= 1000, "a thousand at a look");
     }
     followed.budget(budget("web", 2));
-    let looks: usize = (0..12).map(|_| followed.look()).sum();
+    let looks: usize = (0..12).map(|_| followed.recount_changed()).sum();
     assert!((10_002..=20_004).contains(&looks), "all of them, in the end: {looks}");
     assert_eq!((followed.progress.all().blocked, followed.progress.all().evicting), (0, 10_002));
 }
@@ -147,7 +151,7 @@ fn following_a_drain_to_its_end_costs_a_few_looks_for_each_pod() {
     let mut followed = Followed::of(&drain_of(NODES));
     (0..PODS).for_each(|number| followed.pod(on_node(number, NODES)));
     followed.budget(budget("web", 0));
-    let (mut looks, mut events) = (followed.look(), 0);
+    let (mut looks, mut events) = (followed.recount_changed(), 0);
     for number in 0..PODS {
         followed.request(request(&name(number)));
         let mut terminating = on_node(number, NODES);
@@ -160,10 +164,10 @@ fn following_a_drain_to_its_end_costs_a_few_looks_for_each_pod() {
         events += 6;
         // A second has so many events.
         if events % 600 == 0 {
-            looks += followed.look();
+            looks += followed.recount_changed();
         }
     }
-    looks += followed.look();
+    looks += followed.recount_changed();
     let all = followed.progress.all();
     assert_eq!((all.gone(), all.left(), all.seen), (PODS, 0, PODS));
     assert!(looks < 4 * PODS, "{looks} looks for {events} events");
@@ -246,7 +250,7 @@ fn a_drain_that_is_followed_shows_what_one_look_at_all_of_it_would() {
                 }
             }
             followed.now += SignedDuration::from_mins(dice.below(10).cast_signed());
-            followed.look();
+            followed.recount_changed();
             let anew = Progress::at_once(&drain, &followed.world, followed.now);
             assert_eq!(shown(&followed.progress), shown(&anew), "seed {seed}");
         }

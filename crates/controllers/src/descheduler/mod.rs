@@ -254,7 +254,7 @@ impl Controller {
             self.cluster.set_pod(pod);
             let (id, marks) = (id_of(pod), PodMarks::of(pod));
             let change = self.requester.pod_changed(&id, marks, now);
-            self.tell_of_move(change);
+            self.count_move(change);
         }
         for (key, before) in event.map(|pod| id_of(&pod.0)).store(&mut self.known.pods, |pod| pod.key.clone())
         {
@@ -270,10 +270,10 @@ impl Controller {
 
     fn pod_gone(&mut self, pod: &PodId, now: Timestamp) {
         let change = self.requester.pod_gone(pod, now);
-        self.tell_of_move(change);
+        self.count_move(change);
     }
 
-    fn tell_of_move(&mut self, change: MoveChange) {
+    fn count_move(&mut self, change: MoveChange) {
         match change {
             MoveChange::Unchanged => return,
             MoveChange::Began => {}
@@ -584,7 +584,7 @@ impl Reconciler for Controller {
         }
     }
 
-    fn tell_failure(&mut self, _: &Cycle, failure: &Failure) {
+    fn log_failure(&mut self, _: &Cycle, failure: &Failure) {
         tracing::warn!("a cycle failed: {}", in_words(failure));
     }
 

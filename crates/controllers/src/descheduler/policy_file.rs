@@ -39,7 +39,7 @@ pub fn follow(path: PathBuf) -> Policies {
     futures::stream::unfold((path, PolicyFile::default()), |(path, mut file)| async {
         loop {
             let text = std::fs::read_to_string(&path);
-            if let Some(event) = file.look(text, &path) {
+            if let Some(event) = file.observe(text, &path) {
                 return Some((event, (path, file)));
             }
             tokio::time::sleep(LOOK).await;
@@ -66,7 +66,7 @@ enum LastContent {
 
 impl PolicyFile {
     /// The event after a look at the file, if it has changed. There is one when the file is gone, and one when it is back.
-    fn look(&mut self, text: io::Result<String>, path: &Path) -> Option<Result<Policy, String>> {
+    fn observe(&mut self, text: io::Result<String>, path: &Path) -> Option<Result<Policy, String>> {
         let is_something = text.as_ref().is_ok_and(|text| !text.trim().is_empty());
         self.looks_without = if is_something { 0 } else { self.looks_without.saturating_add(1) };
         let content = match &text {
@@ -111,7 +111,7 @@ mod tests {
             let mut file = PolicyFile::default();
             for (index, (text, expected)) in looks.iter().enumerate() {
                 let text = text.map(str::to_owned).ok_or_else(|| io::ErrorKind::NotFound.into());
-                let told = match file.look(text, Path::new("/policy.yaml")) {
+                let told = match file.observe(text, Path::new("/policy.yaml")) {
                     None => ".".to_owned(),
                     Some(Ok(_)) => "ok".to_owned(),
                     Some(Err(why)) => why,

@@ -206,7 +206,7 @@ impl Reconciler for Controller {
             return Err(failure);
         }
         if outcome.is_complete {
-            let is_withdrawal = |it: &Effect| matches!(it, Effect::TellOfWithdrawal(_));
+            let is_withdrawal = |it: &Effect| matches!(it, Effect::RecordWithdrawal(_));
             if decided.decision.effects.iter().any(is_withdrawal) {
                 self.observer.withdrawn(&decided.request);
             }

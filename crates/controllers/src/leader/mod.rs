@@ -129,7 +129,7 @@ impl Election {
     }
 
     async fn try_to_acquire(&self, known: &mut Knowledge) -> Result<bool, Error> {
-        self.look(known).await?;
+        self.read_lease(known).await?;
         if decide(&self.me, None, known.seen.as_ref(), &self.times, Instant::now()) != Step::Acquire {
             return Ok(false);
         }
@@ -169,7 +169,7 @@ impl Election {
         match self.write(known, &self.me, self.times.lease).await {
             // Taken or deleted by another, or written by us and the answer lost.
             Err(Error::Api(status)) if matches!(status.code, 404 | 409) => {
-                self.look(known).await?;
+                self.read_lease(known).await?;
                 if known.seen.as_ref().is_some_and(|seen| seen.holder == self.me) {
                     self.write(known, &self.me, self.times.lease).await
                 } else {
@@ -194,7 +194,7 @@ impl Election {
         }
     }
 
-    async fn look(&self, known: &mut Knowledge) -> Result<(), Error> {
+    async fn read_lease(&self, known: &mut Knowledge) -> Result<(), Error> {
         let lease = self.leases.get_opt(&self.name).await?;
         known.observe(lease, &self.times);
         Ok(())

@@ -232,7 +232,7 @@ impl Controller {
         if effects.is_empty() {
             return Reconciled::waits(again);
         }
-        let told_conflict = effects.iter().any(|effect| matches!(effect, NodeEffect::TellOfConflict(_)));
+        let told_conflict = effects.iter().any(|effect| matches!(effect, NodeEffect::RecordConflict(_)));
         let (apply, holders) = (self.apply.clone(), self.index.holders(name));
         let span = spans::work("reconcile Node", "", name);
         let work = async move {

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use usher_api::evict_policy::EvictPolicy;
 use usher_api::workloads::BundledInterceptor;
 
-use super::{Case, Decision, Options, decide, tell_wanted};
+use super::{Case, Decision, Options, decide, wanted_event};
 use crate::snapshot::{Key, Namespace, Pod, Request, Taint, TaintedNode, WatchEvent};
 
 #[derive(Debug, Default)]
@@ -131,7 +131,7 @@ impl Index {
         };
         let mut decision = decide(&case, now);
         let wanted = pod.evict.as_ref().and_then(|facts| facts.wanted.as_ref()).filter(|_| is_new);
-        decision.effects.splice(0..0, wanted.map(|wanted| tell_wanted(pod, wanted)));
+        decision.effects.splice(0..0, wanted.map(|wanted| wanted_event(pod, wanted)));
         decision
     }
 

@@ -78,8 +78,8 @@ pub enum Effect {
     /// The policy has fallen back: deletes it as the taint eviction controller would have. Refused if the pod or its request has changed
     /// since: an interceptor may have begun with it.
     Delete { pod: Arc<Pod>, request: Option<Arc<Request>> },
-    /// Tells people, by an event on the pod.
-    Tell { pod: Arc<Pod>, is_warning: bool, reason: &'static str, message: String },
+    /// Records an event on the pod.
+    RecordEvent { pod: Arc<Pod>, is_warning: bool, reason: &'static str, message: String },
 }
 
 /// Why nothing is done about a pod that is wanted gone.
@@ -119,13 +119,13 @@ pub fn whole_second(now: Timestamp) -> Time {
 }
 
 /// A pod was marked.
-fn tell_wanted(pod: &Arc<Pod>, wanted: &EvictWanted) -> Effect {
+fn wanted_event(pod: &Arc<Pod>, wanted: &EvictWanted) -> Effect {
     let by = wanted.asked.as_ref().map(|ask| format!("{} evicts the pod", ask.by));
     let by = by.unwrap_or_else(|| "Kubernetes wants to evict the pod".to_owned());
     let message = decision::limited(format!(
         "{by}, and its workload takes over: its evict policy is ControllerTakeOver"
     ));
-    Effect::Tell { pod: pod.clone(), is_warning: false, reason: "EvictWanted", message }
+    Effect::RecordEvent { pod: pod.clone(), is_warning: false, reason: "EvictWanted", message }
 }
 
 fn is_its(finalizer: &str) -> bool {
@@ -231,7 +231,12 @@ pub fn decide(case: &Case<'_>, now: Timestamp) -> Decision {
         );
         let (pod, is_warning) = (pod.clone(), true);
         decision.effects.push(Effect::Delete { pod: pod.clone(), request: request.cloned() });
-        decision.effects.push(Effect::Tell { pod, is_warning, reason: "EvictPolicyFellBack", message });
+        decision.effects.push(Effect::RecordEvent {
+            pod,
+            is_warning,
+            reason: "EvictPolicyFellBack",
+            message,
+        });
     }
     let soon = [next, Some(until)].into_iter().flatten().filter(|at| *at > now && *at < Timestamp::MAX);
     decision.recheck_at = decision.recheck_at.into_iter().chain(soon).min();

@@ -119,7 +119,7 @@ impl Scene {
             Effect::Ask { .. } => Some("ask"),
             Effect::Withdraw { .. } => Some("withdraw"),
             Effect::Delete { .. } => Some("delete"),
-            Effect::Tell { .. } => None,
+            Effect::RecordEvent { .. } => None,
         };
         self.decide(seconds).effects.iter().filter_map(word).collect()
     }
@@ -323,7 +323,7 @@ fn people_are_told_once_that_a_pod_is_wanted_gone_and_that_its_workload_did_not_
         let effects = index.decide(&key, at(seconds)).effects;
         effects
             .iter()
-            .filter_map(|it| if let Effect::Tell { reason, .. } = it { Some(*reason) } else { None })
+            .filter_map(|it| if let Effect::RecordEvent { reason, .. } = it { Some(*reason) } else { None })
             .collect()
     };
     assert_eq!(told(1), ["EvictWanted"]);
@@ -444,7 +444,7 @@ fn after(mut scene: Scene, seconds: i64, done: usize) -> Scene {
                 }
             }
             Effect::Delete { .. } => scene.deleting = true,
-            Effect::Tell { .. } => {}
+            Effect::RecordEvent { .. } => {}
         }
     }
     scene

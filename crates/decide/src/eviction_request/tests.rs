@@ -130,7 +130,7 @@ fn written(decision: &Decision) -> Option<&EvictionRequestStatus> {
 
 fn reasons_told(decision: &Decision) -> Vec<&'static str> {
     let told = decision.effects.iter().filter_map(|effect| match effect {
-        Effect::Tell(notice) => Some(notice.reason),
+        Effect::RecordEvent(notice) => Some(notice.reason),
         _ => None,
     });
     told.collect()
@@ -429,7 +429,7 @@ mod eviction {
         assert_eq!(status.message.chars().count(), 1024);
         assert_eq!(status.conditions[0].message, status.message);
         let told = decision.effects.iter().find_map(|effect| match effect {
-            Effect::Tell(notice) => Some(notice.message.chars().count()),
+            Effect::RecordEvent(notice) => Some(notice.message.chars().count()),
             _ => None,
         });
         assert_eq!(told, Some(1024));
@@ -452,7 +452,7 @@ mod eviction {
         request.status.eviction_request_cancellation_policy = Policy::Forbid;
         let decision = decide(&case(&request, &pod()), at(0));
         let told = decision.effects.iter().find_map(|effect| match effect {
-            Effect::Tell(notice) => Some(notice.message.as_str()),
+            Effect::RecordEvent(notice) => Some(notice.message.as_str()),
             _ => None,
         });
         assert!(told.unwrap().contains("no requester is left"), "{told:?}");
@@ -644,7 +644,7 @@ mod budgets {
             assert_eq!(status.message, message);
             let is_blocked = status.conditions[0].status == "True";
             assert_eq!(is_blocked, reason == "EvictionBlocked");
-            let warned = decision.effects.iter().any(|e| matches!(e, Effect::Tell(n) if n.is_warning));
+            let warned = decision.effects.iter().any(|e| matches!(e, Effect::RecordEvent(n) if n.is_warning));
             assert_eq!(warned, is_blocked);
         }
     }
@@ -761,7 +761,7 @@ mod garbage_collection {
     fn effects(request: &Request, target: Target<'_>) -> Vec<Effect> {
         let pod = pod();
         let case = Case { pod: target, ..case(request, &pod) };
-        let told = |effect: &Effect| matches!(effect, Effect::Tell(_));
+        let told = |effect: &Effect| matches!(effect, Effect::RecordEvent(_));
         decide(&case, at(10)).effects.into_iter().filter(|effect| !told(effect)).collect()
     }
 
@@ -860,7 +860,7 @@ mod garbage_collection {
         for (pod, words) in [(kept, "is kept"), (deleted, "is being deleted")] {
             let decision = decide(&case(&request(&[]), &pod), at(10));
             let told = decision.effects.iter().find_map(|effect| match effect {
-                Effect::Tell(notice) => Some(notice.message.clone()),
+                Effect::RecordEvent(notice) => Some(notice.message.clone()),
                 _ => None,
             });
             assert!(told.as_deref().is_some_and(|told| told.contains(words)), "{told:?}");
@@ -899,7 +899,7 @@ mod garbage_collection {
         let taken_off = decide(&case(&request, &pod), at(60));
         let none = Effect::KeepFinalizers(Vec::new());
         assert_eq!(taken_off.effects[0], none, "also what makes the garbage collector wait for others");
-        let Effect::Tell(notice) = &taken_off.effects[1] else { panic!("{taken_off:?}") };
+        let Effect::RecordEvent(notice) = &taken_off.effects[1] else { panic!("{taken_off:?}") };
         assert!(
             notice.is_warning
                 && notice.message.starts_with("notify.example.com/hear, foregroundDeletion held"),
@@ -948,7 +948,7 @@ mod limits {
             let decision = decide(&case(&request, &pod), at(110));
             assert!(evicts(&decision), "{class:?}");
             let told = decision.effects.iter().any(|effect| {
-                matches!(effect, Effect::Tell(notice) if notice.reason == "InterceptorsSkipped"
+                matches!(effect, Effect::RecordEvent(notice) if notice.reason == "InterceptorsSkipped"
                     && notice.is_warning && notice.message.ends_with("the rack burns"))
             });
             assert!(told, "{decision:?}");

@@ -43,7 +43,7 @@ pub fn decide(case: &Case<'_>, now: Timestamp) -> Option<Decision> {
     let message = format!("{} tried no more to evict the pod for {after} seconds: withdrawn", who.join(", "));
     let about = &[About::Request, About::Pod];
     let notice = Notice { about, is_warning: false, reason: WITHDRAWN, message: limited(message) };
-    Some(Decision::default().act(Effect::KeepFinalizers(kept)).act(Effect::TellOfWithdrawal(notice)))
+    Some(Decision::default().act(Effect::KeepFinalizers(kept)).act(Effect::RecordWithdrawal(notice)))
 }
 
 /// The reason of the event.
@@ -119,7 +119,7 @@ mod tests {
         assert_eq!(left(&case, "2026-01-01T12:05:00Z"), Some(only_karpenter));
         assert_eq!(left(&case, "2026-01-01T12:07:00Z"), Some(vec!["nodemaintenance.k8s.io".to_owned()]));
         let effects = decide(&case, at("2026-01-01T12:07:00Z")).unwrap().effects;
-        let [Effect::KeepFinalizers(_), Effect::TellOfWithdrawal(told)] = &effects[..] else {
+        let [Effect::KeepFinalizers(_), Effect::RecordWithdrawal(told)] = &effects[..] else {
             panic!("{effects:?}")
         };
         assert!(!told.is_warning && told.reason == "RequesterWithdrawn");

@@ -16,7 +16,7 @@ use usher_api::workloads::{BundledInterceptor, Strategy, UnknownStrategy};
 use usher_api::{NodeMaintenance, PodType};
 
 use super::{Decision, Effect, EffectOutcome, Event, Item, Pending, Wait, Watch, WorkloadInterceptor};
-use super::{Namespaces, complete, has_turn, next_beat, owner_of, progress, tell_unknown};
+use super::{Namespaces, complete, has_turn, next_beat, owner_of, progress, unknown_strategy_event};
 use crate::maintenance::plan::PodClass;
 use crate::snapshot::{DaemonSet, Key, Maintenance, Owner, Pod, Request};
 use crate::waiting_on::Unevictable;
@@ -114,7 +114,7 @@ pub fn decide(case: &Case<'_>, now: Timestamp) -> Decision {
     }
     decision.effects.push(Effect::DeletePod { pod: pod.clone(), version: None });
     if let Some(again) = again {
-        decision.effects.push(Effect::Tell {
+        decision.effects.push(Effect::RecordEvent {
             namespace: set.key.namespace.clone(),
             workload: owner_of(BundledInterceptor::DaemonSet, &set.key, &set.uid),
             is_warning: true,
@@ -169,9 +169,9 @@ pub struct DaemonSets {
     /// Workloads whose annotation means nothing, and that was told.
     told: HashMap<Key, String>,
     /// The UIDs of those whose template has the gate, and that was told.
-    told_gates: HashSet<Arc<str>>,
+    warned_gates: HashSet<Arc<str>>,
     /// Maintenances of which was told that admission could not be.
-    told_refusals: BTreeSet<Arc<str>>,
+    warned_refusals: BTreeSet<Arc<str>>,
 }
 
 /// Which pods are kept off which nodes, as admission was told.
@@ -211,8 +211,8 @@ impl Default for DaemonSets {
             // What the manager before has left may not hold any more.
             pending: BTreeSet::from([Item::HeldNodes]),
             told: HashMap::new(),
-            told_gates: HashSet::new(),
-            told_refusals: BTreeSet::new(),
+            warned_gates: HashSet::new(),
+            warned_refusals: BTreeSet::new(),
         }
     }
 }
@@ -302,7 +302,7 @@ impl WorkloadInterceptor for DaemonSets {
                     EffectOutcome::Done => {
                         self.held.before = self.held.written.replace(data.clone());
                         self.held.refusals = 0;
-                        self.told_refusals.clear();
+                        self.warned_refusals.clear();
                     }
                     EffectOutcome::Refused(_) | EffectOutcome::NameTaken => {
                         self.held.refusals = self.held.refusals.saturating_add(1)
@@ -563,7 +563,7 @@ impl DaemonSets {
         if self.held.written.as_deref() == Some(&wanted) {
             return Decision::default();
         }
-        let mut decision = Decision { effects: self.tell_refusal(), ..Decision::default() };
+        let mut decision = Decision { effects: self.warn_of_refusal(), ..Decision::default() };
         match self.held.next_at().filter(|at| now < *at) {
             Some(at) => (decision.waiting_on, decision.recheck_at) = (Some(Wait::HeldNodes), Some(at)),
             None => decision.effects.push(Effect::HoldNodes(Arc::new(wanted))),
@@ -572,40 +572,40 @@ impl DaemonSets {
     }
 
     /// Admission cannot be told: each maintenance whose pods may come back hears it, once.
-    fn tell_refusal(&mut self) -> Vec<Effect> {
+    fn warn_of_refusal(&mut self) -> Vec<Effect> {
         if self.held.refusals == 0 {
             return Vec::new();
         }
         let draining: BTreeMap<&Arc<str>, &Arc<Maintenance>> =
             self.maintenances.iter().filter(|(_, it)| it.drains()).collect();
-        self.told_refusals.retain(|name| draining.contains_key(name));
-        let untold = draining.into_values().filter(|it| !self.told_refusals.contains(&it.name));
+        self.warned_refusals.retain(|name| draining.contains_key(name));
+        let untold = draining.into_values().filter(|it| !self.warned_refusals.contains(&it.name));
         let effects: Vec<Effect> = untold.map(|it| refusal_of(it)).collect();
         let names = self.maintenances.values().filter(|it| it.drains()).map(|it| it.name.clone());
-        self.told_refusals.extend(names);
+        self.warned_refusals.extend(names);
         effects
     }
 
     fn decide_workload(&mut self, key: &Key) -> Decision {
-        let mut decision = self.tell_gate(key);
-        decision.effects.extend(self.tell_strategy(key).effects);
+        let mut decision = self.warn_of_gate(key);
+        decision.effects.extend(self.warn_of_strategy(key).effects);
         decision
     }
 
     /// A DaemonSet whose own template has the gate is told so, once: nobody would lift it.
-    fn tell_gate(&mut self, key: &Key) -> Decision {
+    fn warn_of_gate(&mut self, key: &Key) -> Decision {
         let Some(set) = self.sets.get(key) else {
-            self.told_gates.retain(|uid| self.sets.values().any(|set| set.uid == *uid));
+            self.warned_gates.retain(|uid| self.sets.values().any(|set| set.uid == *uid));
             return Decision::default();
         };
         if !set.has_gate {
-            self.told_gates.remove(&set.uid);
+            self.warned_gates.remove(&set.uid);
             return Decision::default();
         }
-        if !self.told_gates.insert(set.uid.clone()) {
+        if !self.warned_gates.insert(set.uid.clone()) {
             return Decision::default();
         }
-        Decision::default().act(Effect::Tell {
+        Decision::default().act(Effect::RecordEvent {
             namespace: set.key.namespace.clone(),
             workload: owner_of(BundledInterceptor::DaemonSet, &set.key, &set.uid),
             is_warning: true,
@@ -618,7 +618,7 @@ impl DaemonSets {
     }
 
     /// A DaemonSet whose annotation means nothing is told so, once.
-    fn tell_strategy(&mut self, key: &Key) -> Decision {
+    fn warn_of_strategy(&mut self, key: &Key) -> Decision {
         let Some(set) = self.sets.get(key).cloned() else {
             self.told.remove(key);
             return Decision::default();
@@ -627,7 +627,7 @@ impl DaemonSets {
             self.told.remove(key);
             return Decision::default();
         };
-        tell_unknown(
+        unknown_strategy_event(
             &mut self.told,
             key,
             owner_of(BundledInterceptor::DaemonSet, &set.key, &set.uid),
@@ -665,7 +665,7 @@ impl DaemonSets {
 }
 
 fn refusal_of(maintenance: &Maintenance) -> Effect {
-    Effect::Tell {
+    Effect::RecordEvent {
         namespace: "".into(),
         workload: Owner {
             api_version: NodeMaintenance::api_version(&()).into(),

@@ -202,7 +202,9 @@ fn an_annotation_that_means_nothing_is_told_once_and_counts_as_none() {
     assert!(deletes(&decided(&mut known, 5)), "the default is safe");
     let item = Item::Workload(Key::new("ns", "critical-ds"));
     let told = known.decide(&item, at(5)).effects;
-    let [Effect::Tell { reason, message, is_warning: true, .. }] = &told[..] else { panic!("{told:?}") };
+    let [Effect::RecordEvent { reason, message, is_warning: true, .. }] = &told[..] else {
+        panic!("{told:?}")
+    };
     assert_eq!(*reason, "UnknownEvictionRequestStrategy");
     assert!(message.contains("\"bogus\"") && message.contains("use Off"), "{message}");
     assert_eq!(known.decide(&item, at(6)), Decision::default());
@@ -295,7 +297,7 @@ fn a_pod_that_came_back_is_asked_again_later_and_later_and_told() {
         let told = decision
             .effects
             .iter()
-            .any(|it| matches!(it, Effect::Tell { reason: "DaemonSetPodCameBack", .. }));
+            .any(|it| matches!(it, Effect::RecordEvent { reason: "DaemonSetPodCameBack", .. }));
         assert_eq!(told, round > 0);
         for effect in &decision.effects {
             known.carried_out(effect, &EffectOutcome::Done, at(second));
@@ -410,7 +412,7 @@ fn admission_that_refuses_is_asked_later_and_later_and_each_maintenance_hears_it
         second += pause;
     }
     assert_eq!(pauses, [2, 4, 8, 16, 32, 64, 128, 256, 300, 300]);
-    let [Effect::Tell { namespace, workload, reason: "HeldNodesRefused", is_warning: true, message }] =
+    let [Effect::RecordEvent { namespace, workload, reason: "HeldNodesRefused", is_warning: true, message }] =
         &told[..]
     else {
         panic!("{told:?}")
@@ -421,7 +423,7 @@ fn admission_that_refuses_is_asked_later_and_later_and_each_maintenance_hears_it
     known
         .observe(Event::Maintenance(applied(maintenance("n", "Drain", &[("seven", targets())]))), at(second));
     let told = known.decide(&Item::HeldNodes, at(second - 1)).effects;
-    let [Effect::Tell { workload, .. }] = &told[..] else { panic!("{told:?}") };
+    let [Effect::RecordEvent { workload, .. }] = &told[..] else { panic!("{told:?}") };
     assert_eq!(&*workload.name, "n");
     // Once it is taken, all is as before.
     tell_admission(&mut known, second);
@@ -440,7 +442,7 @@ fn a_daemon_set_whose_template_has_the_gate_is_told_once_and_its_pods_are_left_a
         (Item::GatedPod(Key::new("ns", "g")), Item::Workload(Key::new("ns", "critical-ds")));
     assert_eq!(known.decide(&item, at(100)), Decision::default(), "the next one would have it as well");
     let told = known.decide(&workload, at(100)).effects;
-    assert!(matches!(told[..], [Effect::Tell { reason: "SchedulingGateInTemplate", .. }]), "{told:?}");
+    assert!(matches!(told[..], [Effect::RecordEvent { reason: "SchedulingGateInTemplate", .. }]), "{told:?}");
     assert_eq!(known.decide(&workload, at(101)), Decision::default());
     // Without it in the template, the pod is one of those that others have left.
     known.observe(Event::DaemonSet(applied(set(&json!(null)))), at(101));

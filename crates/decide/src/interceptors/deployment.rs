@@ -23,7 +23,7 @@ use super::{
     Decision, Effect, EffectOutcome, Event, Item, Namespaces, Pending, Watch, WorkloadInterceptor, complete,
     has_turn, is_wanted,
 };
-use super::{Wait, owner_of, say, tell_once, tell_unknown, tell_unread};
+use super::{Wait, owner_of, say, unknown_strategy_event, unread_report, warn_once};
 use crate::snapshot::{Autoscaler, Deployment, Key, Owner, Pod, RaisedLimits, ReplicaSet, Request, Surge};
 
 /// The classes that it answers for.
@@ -122,10 +122,10 @@ pub struct Deployments {
     made: HashMap<Arc<str>, (u32, Timestamp)>,
     most_ready: HashMap<Key, MostReady>,
     told: HashMap<Key, String>,
-    told_refusals: HashMap<Key, String>,
-    told_priorities: HashMap<Key, String>,
+    warned_refusals: HashMap<Key, String>,
+    warned_priorities: HashMap<Key, String>,
     /// Those whose new pods do not come, and the UID of the request for which that was told.
-    told_stuck: HashMap<Key, Arc<str>>,
+    warned_stuck: HashMap<Key, Arc<str>>,
     /// Kinds that the manager must not read.
     unread: BTreeSet<Watch>,
 }
@@ -155,7 +155,7 @@ impl MostReady {
     }
 }
 
-fn tell_unseen(request: &Arc<Request>, set: &Key) -> Option<Effect> {
+fn unseen_report(request: &Arc<Request>, set: &Key) -> Option<Effect> {
     let has_turn = CLASSES.iter().any(|class| has_turn(request, class));
     let (pod, set) = (&request.pod_name, &set.name);
     let message = format!("{pod} waits until its ReplicaSet {set} and that one's Deployment are known");
@@ -291,7 +291,7 @@ impl WorkloadInterceptor for Deployments {
 
     fn decide(&mut self, item: &Item, now: Timestamp) -> Decision {
         let decision = match item {
-            Item::Request(key) if !self.unread.is_empty() => self.tell_unread(key),
+            Item::Request(key) if !self.unread.is_empty() => self.unread_report(key),
             // What is known of it may be long past.
             _ if !self.unread.is_empty() => Decision::default(),
             Item::Workload(key) => self.decide_workload(key, now),
@@ -615,8 +615,8 @@ impl Deployments {
         }
         let Some(deployment) = self.deployments.get(key) else {
             self.told.remove(key);
-            self.told_priorities.remove(key);
-            self.told_stuck.remove(key);
+            self.warned_priorities.remove(key);
+            self.warned_stuck.remove(key);
             self.active.remove(key);
             self.most_ready.remove(key);
             let autoscaler = self.autoscaler_over(key);
@@ -687,9 +687,10 @@ impl Deployments {
         }
         let may_be_stuck = matches!(decision.waiting_on, Some(Wait::Unavailable { .. }));
         let stuck = if may_be_stuck { surge::stuck(&case, now) } else { None };
-        let stuck = stuck.filter(|(request, _)| self.told_stuck.get(key) != Some(request));
+        let stuck = stuck.filter(|(request, _)| self.warned_stuck.get(key) != Some(request));
         // Before what may be refused.
-        let told = stuck.as_ref().map(|(_, why)| surge::tell(deployment, true, "SurgeStuck", why.clone()));
+        let told =
+            stuck.as_ref().map(|(_, why)| surge::event_on(deployment, true, "SurgeStuck", why.clone()));
         decision.effects.splice(0..0, told);
         pause_what_is_lost_again(&self.made, &mut decision, now);
         let beside = self.autoscalers_over(key).filter(|it| autoscaler.is_some_and(|one| one.key != it.key));
@@ -710,19 +711,19 @@ impl Deployments {
             self.refused.remove(key);
         }
         if is_idle {
-            self.told_refusals.remove(key);
-            self.told_stuck.remove(key);
+            self.warned_refusals.remove(key);
+            self.warned_stuck.remove(key);
             self.active.remove(key);
             self.most_ready.remove(key);
         } else {
             self.active.insert(key.clone());
             self.most_ready.insert(key.clone(), most_ready);
-            self.told_stuck.extend(stuck.map(|(request, _)| (key.clone(), request)));
+            self.warned_stuck.extend(stuck.map(|(request, _)| (key.clone(), request)));
         }
         match unknown_priority {
-            None => drop(self.told_priorities.remove(key)),
-            Some((owner, message)) => decision.effects.extend(tell_once(
-                &mut self.told_priorities,
+            None => drop(self.warned_priorities.remove(key)),
+            Some((owner, message)) => decision.effects.extend(warn_once(
+                &mut self.warned_priorities,
                 key,
                 owner,
                 "UnknownInterceptorPriority",
@@ -733,26 +734,26 @@ impl Deployments {
         if let Some((_, why)) = self.refused.get(key) {
             let message =
                 format!("the API server refuses what Usher writes before pods leave: {why}; {REFUSED}");
-            let told = tell_once(&mut self.told_refusals, key, owner.clone(), "SurgeRefused", message);
+            let told = warn_once(&mut self.warned_refusals, key, owner.clone(), "SurgeRefused", message);
             // Before what is refused again.
             decision.effects.splice(0..0, told);
         }
         match strategy {
             Ok(Strategy::HandOver) if self.hand_over == HandOver::Off => {
-                let told = tell_once(&mut self.told, key, owner, "HandOverOff", HAND_OVER_OFF.to_owned());
+                let told = warn_once(&mut self.told, key, owner, "HandOverOff", HAND_OVER_OFF.to_owned());
                 decision.effects.extend(told);
             }
             Ok(_) => drop(self.told.remove(key)),
             Err(unknown) => {
-                decision.effects.extend(tell_unknown(&mut self.told, key, owner, &unknown).effects);
+                decision.effects.extend(unknown_strategy_event(&mut self.told, key, owner, &unknown).effects);
             }
         }
         decision
     }
 
-    fn tell_unread(&self, key: &Key) -> Decision {
+    fn unread_report(&self, key: &Key) -> Decision {
         let is_ours = |request: &&Arc<Request>| CLASSES.iter().any(|class| has_turn(request, class));
-        tell_unread(self.requests.get(key).filter(is_ours), &self.unread, BundledInterceptor::Deployment)
+        unread_report(self.requests.get(key).filter(is_ours), &self.unread, BundledInterceptor::Deployment)
     }
 
     /// A request for a pod that no Deployment has. Of a ReplicaSet without one, or a ReplicationController, such a pod is preferred when
@@ -776,7 +777,7 @@ impl Deployments {
                 let (told, until) = (later(since, TOLD_UNSEEN), later(since, UNSEEN));
                 if now < until {
                     if now >= told {
-                        decision.effects.extend(request.and_then(|request| tell_unseen(request, set)));
+                        decision.effects.extend(request.and_then(|request| unseen_report(request, set)));
                     }
                     let recheck_at = Some(if now < told { told } else { until });
                     return Decision { recheck_at, waiting_on: Some(Wait::Others), ..decision };

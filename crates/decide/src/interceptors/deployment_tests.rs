@@ -289,7 +289,7 @@ fn a_manager_that_must_not_make_pods_surges_and_says_so() {
         |effects: &[Effect]| effects.iter().any(|it| matches!(it, Effect::Resize { replicas: 2, .. }));
     let is_made = |effects: &[Effect]| effects.iter().any(|it| matches!(it, Effect::MakeHandOver(_)));
     let is_told = |effects: &[Effect]| {
-        effects.iter().any(|it| matches!(it, Effect::Tell { reason: "HandOverOff", .. }))
+        effects.iter().any(|it| matches!(it, Effect::RecordEvent { reason: "HandOverOff", .. }))
     };
     for (switch, strategy, surges, tells) in [
         (HandOver::Off, None, true, false),
@@ -357,7 +357,7 @@ fn what_the_server_refuses_is_told_by_an_event_and_forgotten_once_it_takes_it() 
         effects
             .iter()
             .filter_map(|it| match it {
-                Effect::Tell { reason, message, .. } => {
+                Effect::RecordEvent { reason, message, .. } => {
                     assert!(
                         message.contains("deployments is forbidden") && message.contains("deploy/workloads")
                     );
@@ -383,14 +383,14 @@ fn a_stuck_surge_is_told_once_before_what_is_refused_and_again_for_the_next_pod(
     let effects = asked(&mut known, None);
     let resize = effects.iter().find(|it| matches!(it, Effect::Resize { .. })).unwrap().clone();
     known.carried_out(&resize, &EffectOutcome::Refused("deployments is forbidden".to_owned()), at(1));
-    let is_told = |it: &Effect| matches!(it, Effect::Tell { reason: "SurgeStuck", .. });
+    let is_told = |it: &Effect| matches!(it, Effect::RecordEvent { reason: "SurgeStuck", .. });
     let decide = |known: &mut Deployments| known.decide(&Item::Workload(key("web")), at(100_000)).effects;
     let first = decide(&mut known);
     let told = first.iter().position(is_told).unwrap();
     let refused = first.iter().position(|it| matches!(it, Effect::Resize { .. })).unwrap();
     assert!(told < refused, "{first:?}");
     assert!(!decide(&mut known).iter().any(is_told));
-    known.told_stuck.insert(key("web"), "of another request".into());
+    known.warned_stuck.insert(key("web"), "of another request".into());
     assert!(decide(&mut known).iter().any(is_told));
 }
 

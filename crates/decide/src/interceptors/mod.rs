@@ -219,8 +219,14 @@ pub enum Effect {
     HandOver { pod: Arc<Pod>, hash: Arc<str> },
     /// Deletes such a pod, which is not needed any more. Refused if the pod has changed since.
     DropHandOver { pod: Arc<Pod> },
-    /// Tells people, by an event on the workload.
-    Tell { namespace: Arc<str>, workload: Owner, is_warning: bool, reason: &'static str, message: String },
+    /// Records an event on the workload.
+    RecordEvent {
+        namespace: Arc<str>,
+        workload: Owner,
+        is_warning: bool,
+        reason: &'static str,
+        message: String,
+    },
 }
 
 /// The pods of a workload that are available.
@@ -258,7 +264,7 @@ impl Effect {
             | Self::Resize { .. }
             | Self::Limit { .. }
             | Self::MakeHandOver(_)
-            | Self::Tell { .. } => Depends::On(None),
+            | Self::RecordEvent { .. } => Depends::On(None),
         }
     }
 }
@@ -309,7 +315,7 @@ pub fn has_turn(request: &Request, class: &str) -> bool {
 }
 
 /// The manager has the interceptor, and not its role: nothing can be done, and the deadline passes the turn on.
-fn tell_unread(
+fn unread_report(
     request: Option<&Arc<Request>>,
     unread: &BTreeSet<Watch>,
     which: BundledInterceptor,
@@ -377,18 +383,18 @@ fn progress(request: &Arc<Request>, finish: Option<Timestamp>, message: String) 
 }
 
 /// A workload whose annotation means nothing: an event says so, once for each value.
-fn tell_unknown(
+fn unknown_strategy_event(
     told: &mut HashMap<Key, String>,
     key: &Key,
     workload: Owner,
     unknown: &UnknownStrategy,
 ) -> Decision {
-    let effect = tell_once(told, key, workload, "UnknownEvictionRequestStrategy", unknown.describe());
+    let effect = warn_once(told, key, workload, "UnknownEvictionRequestStrategy", unknown.describe());
     effect.into_iter().fold(Decision::default(), Decision::act)
 }
 
 /// A warning on a workload, once for each message.
-fn tell_once(
+fn warn_once(
     told: &mut HashMap<Key, String>,
     key: &Key,
     workload: Owner,
@@ -398,7 +404,13 @@ fn tell_once(
     if told.insert(key.clone(), message.clone()).as_ref() == Some(&message) {
         return None;
     }
-    Some(Effect::Tell { namespace: key.namespace.clone(), workload, is_warning: true, reason, message })
+    Some(Effect::RecordEvent {
+        namespace: key.namespace.clone(),
+        workload,
+        is_warning: true,
+        reason,
+        message,
+    })
 }
 
 fn owner_of(which: BundledInterceptor, key: &Key, uid: &Arc<str>) -> Owner {

@@ -21,7 +21,7 @@ use super::{
     AvailablePods, Decision, Effect, EffectOutcome, Event, Item, Pending, Wait, Watch, WorkloadInterceptor,
 };
 use super::{
-    Namespaces, complete, completion, has_turn, next_beat, owner_of, tell_unknown, tell_unread,
+    Namespaces, complete, completion, has_turn, next_beat, owner_of, unknown_strategy_event, unread_report,
     was_given_over,
 };
 use crate::snapshot::{Key, Pod, Request, RollingUpdate, SomeAtATime, StatefulSet};
@@ -382,7 +382,7 @@ impl WorkloadInterceptor for StatefulSets {
         match item {
             Item::Request(key) if !self.unread.is_empty() => {
                 let request = self.requests.get(key).filter(|it| has_turn(it, STATEFUL_SET_CLASS));
-                tell_unread(request, &self.unread, BundledInterceptor::StatefulSet)
+                unread_report(request, &self.unread, BundledInterceptor::StatefulSet)
             }
             // What is known of it may be long past.
             _ if !self.unread.is_empty() => Decision::default(),
@@ -475,7 +475,7 @@ impl StatefulSets {
                 decision
             }
             Err(unknown) => {
-                let told = tell_unknown(
+                let told = unknown_strategy_event(
                     &mut self.told,
                     key,
                     owner_of(BundledInterceptor::StatefulSet, &set.key, &set.uid),

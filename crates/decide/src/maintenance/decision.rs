@@ -26,7 +26,7 @@ pub enum Effect {
     WriteStatus(Box<NodeMaintenanceStatus>),
     /// The status cannot be written: nothing but its conditions is.
     WriteConditions(Vec<Condition>),
-    Tell(Notice),
+    RecordEvent(Notice),
 }
 
 /// A write to the node that was looked at: its UID and resourceVersion are preconditions.
@@ -48,9 +48,9 @@ pub enum NodeEffect {
         reason: &'static str,
         message: String,
     },
-    Tell(Notice),
+    RecordEvent(Notice),
     /// Somebody keeps uncordoning it: who is told of that is not told again before the next time.
-    TellOfConflict(Notice),
+    RecordConflict(Notice),
 }
 
 /// A write to the eviction request of a pod, or word of it.
@@ -62,8 +62,8 @@ pub enum PodEffect {
     Join,
     /// Take the finalizer off; what becomes of the request is up to the others.
     Withdraw,
-    /// Tell people, on the workload of the pod and not on the pod itself, which has done nothing.
-    TellWorkload(Arc<Owner>, Notice),
+    /// Records an event on the workload of the pod and not on the pod itself, which has done nothing.
+    RecordOnWorkload(Arc<Owner>, Notice),
 }
 
 /// An event on the subject of the decision, and on these maintenances too.

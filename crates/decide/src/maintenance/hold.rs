@@ -96,7 +96,7 @@ fn hold(case: &Case<'_>, now: Timestamp) -> NodeDecision {
         } else {
             format!("cordoned by {}", names(&holders))
         };
-        decision.effects.push(NodeEffect::Tell(Notice::normal("MaintenanceCordoned", message)));
+        decision.effects.push(NodeEffect::RecordEvent(Notice::normal("MaintenanceCordoned", message)));
     }
     let (reason, message) = (case.phase.name(), format!("held by {}", names(&holders)));
     if shown(node) != Some(("True", reason, message.as_str())) {
@@ -111,7 +111,7 @@ fn hold(case: &Case<'_>, now: Timestamp) -> NodeDecision {
         );
         let notice = Notice::warning("CordonConflict", message);
         let notice = Notice { maintenances: case.holders.clone(), ..notice };
-        decision.effects.push(NodeEffect::TellOfConflict(notice));
+        decision.effects.push(NodeEffect::RecordConflict(notice));
     }
     decision
 }
@@ -133,7 +133,7 @@ fn release(node: &Node) -> NodeDecision {
             format!("uncordoned: {by} has ended, or does not select it any more")
         };
         let_go.push(NodeEffect::Release { unschedulable: node.was_unschedulable });
-        let_go.push(NodeEffect::Tell(Notice::normal("MaintenanceReleased", message)));
+        let_go.push(NodeEffect::RecordEvent(Notice::normal("MaintenanceReleased", message)));
     }
     // What shows that there is something to do goes last: the marks, or the condition where somebody took them away.
     let effects = if has_marks {
@@ -265,7 +265,7 @@ mod tests {
             (true, "cordoned by a; it was cordoned before and stays so afterwards"),
         ] {
             let decision = decided(&Node { unschedulable: was, ..node() }, &["a"], None, 0);
-            let told = NodeEffect::Tell(Notice::normal("MaintenanceCordoned", said.to_string()));
+            let told = NodeEffect::RecordEvent(Notice::normal("MaintenanceCordoned", said.to_string()));
             assert!(matches!(decision.effects[0], NodeEffect::Hold { .. }));
             assert_eq!(decision.effects[1], told);
             assert!(matches!(decision.effects[2], NodeEffect::Show { .. }));
@@ -300,7 +300,7 @@ mod tests {
         let decision = decided(&uncordoned, &["a"], Some(&conflict), 2);
         assert_eq!((writes(&decision).len(), decision.recheck_at), (0, Some(at(4))));
         assert_eq!(decision.waiting_on, Some(NodeWait::CordonConflict { until: Some(at(4)) }));
-        let told = |effect: &NodeEffect| matches!(effect, NodeEffect::TellOfConflict(notice) if notice.reason == "CordonConflict");
+        let told = |effect: &NodeEffect| matches!(effect, NodeEffect::RecordConflict(notice) if notice.reason == "CordonConflict");
         assert!(decision.effects.iter().any(told));
         assert_eq!(writes(&decided(&uncordoned, &["a"], Some(&conflict), 4)).len(), 1);
         // Long after, it is an accident again.

@@ -54,7 +54,7 @@ pub fn come_back(pod: &Pod, holders: BTreeMap<Arc<str>, Arc<str>>) -> Option<Pod
         owner.kind, pod.key.namespace, owner.name, pod.node
     );
     let notice = Notice { maintenances: holders, ..Notice::warning("PodsComeBack", message) };
-    Some(PodEffect::TellWorkload(owner.clone(), notice))
+    Some(PodEffect::RecordOnWorkload(owner.clone(), notice))
 }
 
 /// An eviction that cannot be stopped any more is left alone.
@@ -133,7 +133,7 @@ mod tests {
             "spec": {"nodeName": "n1"}, "status": {"phase": "Running"},
         }))
         .unwrap();
-        let Some(PodEffect::TellWorkload(owner, notice)) = come_back(&Pod::from(made), holders.clone())
+        let Some(PodEffect::RecordOnWorkload(owner, notice)) = come_back(&Pod::from(made), holders.clone())
         else {
             panic!("it is told");
         };

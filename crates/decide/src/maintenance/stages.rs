@@ -111,7 +111,7 @@ fn next(case: &Case<'_>, progress: Option<&DrainProgress>, now: Timestamp) -> Ma
     decision.recheck_at = expected(&new).map(|at| at.max(now + eta::PAUSE));
     // At the end the nodes are taken out, so that it is worth a try.
     if let Some(refusal) = case.refused.filter(|it| now < it.until && new != *old && !is_over) {
-        decision = tell_refusal(case, refusal, now);
+        decision = record_refusal(case, refusal, now);
     } else if new != *old {
         let next = case.last_written.map(|written| written + pause(old, &new));
         match next {
@@ -119,7 +119,7 @@ fn next(case: &Case<'_>, progress: Option<&DrainProgress>, now: Timestamp) -> Ma
                 decision.recheck_at = Some(next)
             }
             _ => {
-                tell_changes(case, &new, &mut decision.effects);
+                record_changes(case, &new, &mut decision.effects);
                 decision.effects.insert(0, Effect::WriteStatus(Box::new(new)));
             }
         }
@@ -131,12 +131,12 @@ fn next(case: &Case<'_>, progress: Option<&DrainProgress>, now: Timestamp) -> Ma
 }
 
 /// Rather than try the same again and again: people are told, once, and it is tried later.
-fn tell_refusal(case: &Case<'_>, refusal: &Refusal, now: Timestamp) -> MaintenanceDecision {
+fn record_refusal(case: &Case<'_>, refusal: &Refusal, now: Timestamp) -> MaintenanceDecision {
     let status = status::with_refusal(case, refusal, now);
     let mut decision = Decision { recheck_at: Some(refusal.until), ..Decision::default() };
     if status.conditions != case.maintenance.status.conditions {
         let message = format!("the status could not be written: {}", refusal.message);
-        decision.effects.push(Effect::Tell(Notice::warning(refusal.reason, message)));
+        decision.effects.push(Effect::RecordEvent(Notice::warning(refusal.reason, message)));
         decision.effects.push(Effect::WriteConditions(status.conditions));
     }
     decision
@@ -205,7 +205,7 @@ fn is_urgent(case: &Case<'_>, new: &NodeMaintenanceStatus) -> bool {
             && case.nodes.iter().any(is_retargeted)
 }
 
-fn tell_changes(case: &Case<'_>, new: &NodeMaintenanceStatus, effects: &mut Vec<Effect>) {
+fn record_changes(case: &Case<'_>, new: &NodeMaintenanceStatus, effects: &mut Vec<Effect>) {
     let old = &case.maintenance.status;
     for stage in new.stage_statuses.iter().skip(old.stage_statuses.len()) {
         let nodes = counted(case.nodes.len());
@@ -218,7 +218,7 @@ fn tell_changes(case: &Case<'_>, new: &NodeMaintenanceStatus, effects: &mut Vec<
                 "letting go of the nodes and withdrawing what can still be withdrawn".to_string(),
             ),
         };
-        effects.push(Effect::Tell(notice));
+        effects.push(Effect::RecordEvent(notice));
     }
     let is_told = |node: &&Arc<str>| old.left_nodes.iter().any(|left| *left.name == ***node);
     if let Some(left) = FirstNames::of(case.departed.iter().filter(|node| !is_told(node))) {
@@ -226,7 +226,7 @@ fn tell_changes(case: &Case<'_>, new: &NodeMaintenanceStatus, effects: &mut Vec<
             "{left} lost the labels by which this maintenance selects nodes: uncordoned, and its pods stay; whoever changed them \
              may put them back, and the annotation {KEEP_NODES_ANNOTATION}=true keeps nodes in"
         );
-        effects.push(Effect::Tell(Notice::warning("NodeLeft", message)));
+        effects.push(Effect::RecordEvent(Notice::warning("NodeLeft", message)));
     }
     let older: BTreeSet<Arc<str>> = case.pushed_by.iter().cloned().chain(ahead(case)).collect();
     if !older.is_empty() {
@@ -236,11 +236,11 @@ fn tell_changes(case: &Case<'_>, new: &NodeMaintenanceStatus, effects: &mut Vec<
             case.maintenance.name,
             names.join(", ")
         );
-        effects.push(Effect::Tell(Notice::warning("FastForward", message)));
+        effects.push(Effect::RecordEvent(Notice::warning("FastForward", message)));
     }
     if status::is_drained(new) && !status::is_drained(old) {
         let message = format!("all pods have left {}", counted(case.nodes.len()));
-        effects.push(Effect::Tell(Notice::normal("Drained", message)));
+        effects.push(Effect::RecordEvent(Notice::normal("Drained", message)));
     }
 }
 

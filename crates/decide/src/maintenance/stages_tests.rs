@@ -128,7 +128,7 @@ fn written(decision: &MaintenanceDecision) -> Option<&NodeMaintenanceStatus> {
 
 fn notice_reasons(decision: &MaintenanceDecision) -> Vec<&'static str> {
     let reason = |effect: &Effect| match effect {
-        Effect::Tell(notice) => Some(notice.reason),
+        Effect::RecordEvent(notice) => Some(notice.reason),
         _ => None,
     };
     decision.effects.iter().filter_map(reason).collect()
@@ -445,7 +445,7 @@ fn a_node_that_joins_with_targets_further_on_is_told() {
     };
     let decision = decide(&case, at(0));
     let notice = decision.effects.iter().find_map(|effect| match effect {
-        Effect::Tell(notice) if notice.reason == "FastForward" => Some(notice.message.as_str()),
+        Effect::RecordEvent(notice) if notice.reason == "FastForward" => Some(notice.message.as_str()),
         _ => None,
     });
     assert_eq!(notice, Some("fast-forwarding m due to older maintenance(s) old"));

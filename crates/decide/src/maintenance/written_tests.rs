@@ -238,7 +238,7 @@ fn a_refused_status_is_told_once_and_not_tried_before_its_time() {
     scene.board.resolve();
     let refusal = Refusal { reason: "StatusTooLarge", message: "too large".to_string(), until: at(20) };
     let decision = scene.decide(at(10), None, Some(&refusal));
-    let [Effect::Tell(notice), Effect::WriteConditions(conditions)] = &decision.effects[..] else {
+    let [Effect::RecordEvent(notice), Effect::WriteConditions(conditions)] = &decision.effects[..] else {
         panic!("{:?}", decision.effects)
     };
     assert!(notice.is_warning && notice.message.contains("too large"));

@@ -92,6 +92,6 @@ pub fn cluster(nodes: Vec<Value>, pods: Vec<Value>, budgets: Vec<Value>) -> Clus
     }
 }
 
-pub fn look(cluster: &Cluster, nodes: &[&str]) -> Outlook {
+pub fn outlook_of(cluster: &Cluster, nodes: &[&str]) -> Outlook {
     outlook(&read_maintenance(maintenance("new", nodes)), cluster, now())
 }

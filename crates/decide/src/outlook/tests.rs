@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 use super::samples::{
-    budget, cluster, intercepted, look, maintenance, mirror, node, now, of_kind, pod, read_maintenance, with,
+    budget, cluster, intercepted, maintenance, mirror, node, now, of_kind, outlook_of, pod, read_maintenance,
+    with,
 };
 use super::{Cluster, Finding, Outlook, Severity, Workloads, outlook};
 use crate::snapshot::{DaemonSetOnWire, Deployment, DeploymentOnWire, Key, Maintenance, StatefulSetOnWire};
@@ -17,7 +18,7 @@ fn sentences(outlook: &Outlook) -> Vec<String> {
 
 /// What is found for these pods, drained from n1 while there is room on n2.
 fn found(pods: Vec<Value>, budgets: Vec<Value>) -> Vec<String> {
-    sentences(&look(&cluster(vec![node("n1", "8"), node("n2", "8")], pods, budgets), &["n1"]))
+    sentences(&outlook_of(&cluster(vec![node("n1", "8"), node("n2", "8")], pods, budgets), &["n1"]))
 }
 
 #[test]
@@ -195,7 +196,8 @@ fn what_workloads_say_of_their_pods_is_told() {
             Workloads::new(None, vec![], vec![]).with_deployments(vec![deployment(surge, strategy)]);
         let pods = vec![of_deployment("a"), of_deployment("b")];
         let nodes = vec![node("n1", "8"), node("n2", "8")];
-        let outlook = look(&Cluster { workloads, ..cluster(nodes, pods, vec![budget("b", 3, 3)]) }, &["n1"]);
+        let outlook =
+            outlook_of(&Cluster { workloads, ..cluster(nodes, pods, vec![budget("b", 3, 3)]) }, &["n1"]);
         let found: Vec<String> = outlook.findings.iter().map(Finding::sentence).collect();
         assert_eq!(found, [wanted]);
         assert_eq!(outlook.is_stuck(), surge == 0);
@@ -207,7 +209,7 @@ fn what_workloads_say_of_their_pods_is_told() {
     let workloads = Workloads::new(None, vec![], vec![]).with_deployments(vec![deployment(1, None)]);
     let nodes = vec![node("n1", "8")];
     let no_room = cluster(nodes, vec![of_deployment("a")], vec![budget("b", 3, 3)]);
-    let outlook = look(&Cluster { workloads, ..no_room }, &["n1"]);
+    let outlook = outlook_of(&Cluster { workloads, ..no_room }, &["n1"]);
     let found: Vec<String> = outlook.findings.iter().map(Finding::sentence).collect();
     let closed = "1 pod cannot be evicted: budget shop/b has minAvailable 3 and 3 pods";
     assert_eq!(found, [closed, "1 pod will not fit: no node remains"]);
@@ -226,13 +228,13 @@ fn what_workloads_say_of_their_pods_is_told() {
         let workloads = Workloads::new(None, vec![], vec![]).with_deployments(vec![deployment]);
         let pods = ["a", "b", "c"].map(of_deployment).to_vec();
         let nodes = vec![node("n1", "8"), node("n2", "8")];
-        let outlook = look(&Cluster { workloads, ..cluster(nodes, pods, budgets) }, &["n1"]);
+        let outlook = outlook_of(&Cluster { workloads, ..cluster(nodes, pods, budgets) }, &["n1"]);
         let found: Vec<String> = outlook.findings.iter().map(Finding::sentence).collect();
         assert_eq!(found, wanted, "maxSurge {surge}");
     }
     for (number, (pods, workloads, wanted)) in rows.into_iter().enumerate() {
         let cluster = Cluster { workloads, ..cluster(vec![node("n1", "8"), node("n2", "8")], pods, vec![]) };
-        let outlook = look(&cluster, &["n1"]);
+        let outlook = outlook_of(&cluster, &["n1"]);
         let found: Vec<String> = outlook.findings.iter().map(Finding::sentence).collect();
         assert_eq!(found, wanted, "row {number}");
         assert!(!outlook.is_stuck(), "row {number}");
@@ -293,7 +295,7 @@ fn a_bundled_interceptor_that_is_switched_off_or_is_not_the_pods_controller_answ
     for (number, (pod, off, wanted, is_stuck)) in rows.into_iter().enumerate() {
         let workloads = Workloads::new(None, sets(), vec![]).without(off);
         let nodes = vec![node("n1", "8"), node("n2", "8")];
-        let outlook = look(&Cluster { workloads, ..cluster(nodes, vec![pod], vec![]) }, &["n1"]);
+        let outlook = outlook_of(&Cluster { workloads, ..cluster(nodes, vec![pod], vec![]) }, &["n1"]);
         assert_eq!((sentences(&outlook), outlook.is_stuck()), (wanted, is_stuck), "row {number}");
     }
 }
@@ -308,7 +310,7 @@ fn the_worst_comes_first_and_pods_of_other_nodes_do_not_matter() {
         of_kind("d", "n2", "DaemonSet"),
     ];
     let cluster = cluster(vec![node("n1", "8"), node("n2", "8")], pods, vec![budget("b", 3, 3)]);
-    let outlook = look(&cluster, &["n1"]);
+    let outlook = outlook_of(&cluster, &["n1"]);
     let severities: Vec<Severity> = outlook.findings.iter().map(Finding::severity).collect();
     assert_eq!(severities, [Severity::Never, Severity::Loss, Severity::NoPlace, Severity::Delay]);
     assert!(outlook.is_stuck());
@@ -324,7 +326,7 @@ fn pods_are_listed_by_the_step_that_reaches_them() {
         vec![pod("b", "n1"), pod("a", "n1"), high, of_kind("d", "n1", "DaemonSet")],
         vec![],
     );
-    let outlook = look(&cluster, &["n1"]);
+    let outlook = outlook_of(&cluster, &["n1"]);
     let steps: BTreeMap<usize, Vec<String>> = outlook.waves[0][0]
         .pods
         .iter()
@@ -343,7 +345,7 @@ fn what_does_not_fit_is_told_with_what_each_node_lacks() {
     let nodes = vec![node("n1", "8"), node("n2", "2"), node("n3", "2"), tainted, cordoned, full];
     let big = |name| with(pod(name, "n1"), "/spec/containers/0/resources/requests/cpu", json!("2"));
     let pods = vec![pod("on-n2", "n2"), big("big-1"), big("big-2"), pod("small", "n1")];
-    let outlook = look(&cluster(nodes, pods, vec![]), &["n1"]);
+    let outlook = outlook_of(&cluster(nodes, pods, vec![]), &["n1"]);
     assert_eq!(
         sentences(&outlook),
         [
@@ -353,7 +355,7 @@ fn what_does_not_fit_is_told_with_what_each_node_lacks() {
     let place = |pod: &str, node: &str| (Key::new("shop", pod), node.into());
     assert_eq!(outlook.fit.places, [place("big-1", "n3"), place("small", "n2")]);
     assert_eq!(outlook.open_nodes, 4);
-    let nowhere = look(&cluster(vec![node("n1", "8")], vec![pod("p", "n1")], vec![]), &["n1"]);
+    let nowhere = outlook_of(&cluster(vec![node("n1", "8")], vec![pod("p", "n1")], vec![]), &["n1"]);
     assert_eq!(sentences(&nowhere), ["1 pod will not fit: no node remains"]);
 }
 

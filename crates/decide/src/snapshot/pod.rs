@@ -244,7 +244,7 @@ impl From<PodOnWire> for Pod {
         let condition =
             |kind: &str, status: &str| conditions.iter().find(|it| it.kind == kind && it.status == status);
         let ready = condition("Ready", "True");
-        let was_driven_off = conditions.iter().any(tells_of_taints);
+        let was_driven_off = conditions.iter().any(is_of_taints);
         let policy = policy_annotation(Some(&annotations)).and_then(|text| text.parse().ok());
         let is_shown = EvictWanted::is_shown(&annotations);
         let evict = (policy.is_some() || is_shown || was_driven_off).then(|| {
@@ -306,7 +306,7 @@ impl From<PodOnWire> for Pod {
 }
 
 /// The disruption controller sets the condition back after two minutes, and leaves no reason then.
-fn tells_of_taints(condition: &PodCondition) -> bool {
+fn is_of_taints(condition: &PodCondition) -> bool {
     condition.kind == "DisruptionTarget"
         && (condition.status == "False" || condition.reason == "DeletionByTaintManager")
 }

@@ -29,7 +29,7 @@ impl Plugin for HighNodeUtilization {
         let args = &self.args;
         let source = UsageSource::Requests;
         let resources = Resources::of(&args.thresholds, &source, cycle.cluster);
-        resources.tell_unknown(cycle, run.profile, self.name(), &args.thresholds);
+        resources.warn_of_unknown(cycle, run.profile, self.name(), &args.thresholds);
         let Ok(mut uses) = resources.uses(cycle, &source) else {
             return;
         };

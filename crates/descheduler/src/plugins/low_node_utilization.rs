@@ -32,7 +32,7 @@ impl Plugin for LowNodeUtilization {
             cycle.keep_replaced();
         }
         let resources = Resources::of(&args.thresholds, &args.usage, cycle.cluster);
-        resources.tell_unknown(cycle, run.profile, self.name(), &args.thresholds);
+        resources.warn_of_unknown(cycle, run.profile, self.name(), &args.thresholds);
         let mut uses = match resources.uses(cycle, &args.usage) {
             Ok(uses) => uses,
             Err(node) => {

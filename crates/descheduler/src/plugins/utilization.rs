@@ -112,7 +112,7 @@ impl Resources {
     }
 
     /// Tells of resources with thresholds that no node has: there is no room anywhere then.
-    pub fn tell_unknown(
+    pub fn warn_of_unknown(
         &self,
         cycle: &mut Cycle<'_>,
         profile: &str,

@@ -179,7 +179,7 @@ impl Shutdown {
             "the node shuts down: its pods are asked to leave until {}",
             under_way.until + FOR_THE_END
         );
-        self.tell_beside(false, "NodeShutdown", message);
+        self.record_event_beside(false, "NodeShutdown", message);
         let mut nothing_since = None;
         // The bus may go before logind does, which holds on to the inhibitor.
         let mut is_deaf = false;
@@ -211,14 +211,14 @@ impl Shutdown {
                 Step::Wait | Step::EndAlone => {}
                 Step::Done => {
                     let message = "all pods have ended: the shutdown goes on".to_owned();
-                    self.tell(false, "NodeShutdownGoesOn", message).await;
+                    self.record_event(false, "NodeShutdownGoesOn", message).await;
                     break;
                 }
                 Step::GiveUp => {
                     let left = self.left(Duration::try_from(FOR_THE_END / 2).unwrap_or_default()).await;
                     let message =
                         format!("there is no more time, and the shutdown goes on; left are: {left}");
-                    self.tell_beside(true, "NodeShutdownGoesOn", message);
+                    self.record_event_beside(true, "NodeShutdownGoesOn", message);
                     tokio::time::sleep(Duration::try_from(FOR_THE_END / 2).unwrap_or_default()).await;
                     break;
                 }
@@ -229,7 +229,7 @@ impl Shutdown {
                     Some(true) => under_way.until = end_of(self.clock.now(), logind, longest).await,
                     Some(false) => {
                         let message = "the shutdown was cancelled: what was begun for it is taken back".to_owned();
-                        self.tell_beside(false, "NodeShutdownCancelled", message);
+                        self.record_event_beside(false, "NodeShutdownCancelled", message);
                         break;
                     }
                     None => {
@@ -244,13 +244,13 @@ impl Shutdown {
         *inhibitor = None;
     }
 
-    fn tell_beside(&self, is_warning: bool, reason: &'static str, message: String) {
+    fn record_event_beside(&self, is_warning: bool, reason: &'static str, message: String) {
         let this = self.clone();
-        tokio::spawn(async move { this.tell(is_warning, reason, message).await });
+        tokio::spawn(async move { this.record_event(is_warning, reason, message).await });
     }
 
     /// An event on the node, if the API server takes it at once: the shutdown does not wait for it.
-    async fn tell(&self, is_warning: bool, reason: &'static str, message: String) {
+    async fn record_event(&self, is_warning: bool, reason: &'static str, message: String) {
         tracing::warn!(reason, message, "shutdown");
         let telling = async {
             let nodes: Api<Lenient<NodeOnWire>> = Api::all(self.client.clone());
@@ -260,7 +260,7 @@ impl Shutdown {
             let events = Events::start(self.client.clone(), self.clock.clone());
             let apply =
                 Interceptions::new(self.client.clone(), events.clone(), self.clock.clone(), String::new());
-            let tell = Effect::Tell { namespace: "".into(), workload, is_warning, reason, message };
+            let tell = Effect::RecordEvent { namespace: "".into(), workload, is_warning, reason, message };
             apply.carry_out(&tell).await.ok()?;
             events.flush().await;
             Some(())

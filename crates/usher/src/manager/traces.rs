@@ -127,7 +127,7 @@ impl Collector {
     }
 
     /// Said once when it goes away, and once when it is back.
-    fn tell(&self, answer: &Result<Response<Bytes>, HttpError>) {
+    fn log(&self, answer: &Result<Response<Bytes>, HttpError>) {
         let why = match answer {
             Ok(answer) if answer.status().is_success() => None,
             Ok(answer) => Some(format!("it answers {}", answer.status())),
@@ -167,7 +167,7 @@ impl HttpClient for Collector {
             Ok(Err(_)) => Err(format!("no answer within {ANSWER_WITHIN:?}").into()),
             Err(ended) => Err(ended.into()),
         };
-        self.tell(&answer);
+        self.log(&answer);
         answer
     }
 }

@@ -52,7 +52,7 @@ pub struct Description {
 
 impl Description {
     /// It tells which pods are waited for, so that the words of the interceptor, which are the same, need not be told again.
-    pub fn tells_what_is_missing(&self) -> bool {
+    pub fn names_what_is_missing(&self) -> bool {
         !self.unavailable.is_empty() || self.missing > 0
     }
 }
@@ -185,11 +185,11 @@ mod tests {
     fn who_leaves_and_what_is_waited_for_is_told_of_all_its_pods() {
         let told = described(waiting(Scene::new(3).surge(1, 3, 3, 0).pending("c")), None);
         assert_eq!((told.wanted, told.surge, told.available), (2, 1, 2));
-        assert!(told.tells_what_is_missing() && told.is_in_progress);
+        assert!(told.names_what_is_missing() && told.is_in_progress);
         assert_eq!(told.waiting, ["a"]);
         assert_eq!(told.leaving, BTreeSet::from(["a".into()]));
         let in_peace = described(Scene::new(3), None);
-        assert!(!in_peace.tells_what_is_missing() && !in_peace.is_in_progress);
+        assert!(!in_peace.names_what_is_missing() && !in_peace.is_in_progress);
         assert_eq!((in_peace.available, in_peace.leaving.len()), (3, 0));
     }
 

@@ -45,7 +45,7 @@ pub(super) use preference::{prefer, prefer_no_more};
 use size::{accept, lower, max_surge, raise, resize};
 use state::{SurgeState, state};
 pub(super) use telling::stuck;
-use telling::{SETTLE, is_rollout, obstacles, tell_progress, tell_what_is_missing, warned_at};
+use telling::{SETTLE, is_rollout, missing_pods_reports, obstacles, progress_reports, warned_at};
 
 /// So often a surge is tried where somebody sets it back.
 const TRIES: u32 = 2;
@@ -122,7 +122,7 @@ pub fn decide(case: &Case<'_>, now: Timestamp) -> Decision {
         }
         Some(_) => {
             let then = "it is overwritten, and new pods come on top of those for now";
-            decision.effects.extend(tell_stale_record(case.deployment, then));
+            decision.effects.extend(stale_record_event(case.deployment, then));
         }
     }
     decision
@@ -134,27 +134,27 @@ fn taken_back(deployment: &Deployment, replicas: u32) -> Effect {
         "None of its pods is asked to leave: scaled from {} to {replicas}, as its record of a surge ({SURGE_LABEL}) says that the rest was for a while",
         deployment.replicas
     );
-    tell(deployment, false, "SurgeTakenBack", message)
+    event_on(deployment, false, "SurgeTakenBack", message)
 }
 
 /// An event on the Deployment.
-pub(super) fn tell(
+pub(super) fn event_on(
     deployment: &Deployment,
     is_warning: bool,
     reason: &'static str,
     message: String,
 ) -> Effect {
     let workload = owner_of(BundledInterceptor::Deployment, &deployment.key, &deployment.uid);
-    Effect::Tell { namespace: deployment.key.namespace.clone(), workload, is_warning, reason, message }
+    Effect::RecordEvent { namespace: deployment.key.namespace.clone(), workload, is_warning, reason, message }
 }
 
 /// Only the record goes, and what it was is told.
 fn without_stale_record(deployment: &Deployment) -> Vec<Effect> {
-    let told = tell_stale_record(deployment, "it was removed, and the replicas stay as they are");
+    let told = stale_record_event(deployment, "it was removed, and the replicas stay as they are");
     told.into_iter().flat_map(|told| [resize(deployment, deployment.replicas, None), told]).collect()
 }
 
-fn tell_stale_record(deployment: &Deployment, then: &str) -> Option<Effect> {
+fn stale_record_event(deployment: &Deployment, then: &str) -> Option<Effect> {
     let replicas = deployment.replicas;
     let stale = deployment.stale_record.filter(|_| deployment.surge.is_none())?;
     let what = match stale {
@@ -173,7 +173,7 @@ fn tell_stale_record(deployment: &Deployment, then: &str) -> Option<Effect> {
     };
     let is_warning = stale != StaleRecord::Annotation { surplus: None };
     let message = format!("{what}: {then}");
-    Some(tell(deployment, is_warning, "UnknownSurge", message))
+    Some(event_on(deployment, is_warning, "UnknownSurge", message))
 }
 
 fn decide_on_requests(case: &Case<'_>, now: Timestamp) -> Decision {
@@ -263,7 +263,7 @@ fn decide_on_requests(case: &Case<'_>, now: Timestamp) -> Decision {
     } else if !state.given_over.is_empty() {
         let deleted = delete(case, &state, (most, may_shrink), now);
         if deleted.is_empty() {
-            decision.effects.extend(tell_what_is_missing(case, &state, now));
+            decision.effects.extend(missing_pods_reports(case, &state, now));
         }
         decision.effects.extend(deleted);
         let beats = state.given_over.iter().filter_map(|(_, request)| patience_ends(case, request));
@@ -300,7 +300,7 @@ fn decide_on_requests(case: &Case<'_>, now: Timestamp) -> Decision {
             decision.effects.extend(lower(case, &state, 0));
         }
     }
-    decision.effects.extend(tell_progress(case, &state, most, now));
+    decision.effects.extend(progress_reports(case, &state, most, now));
     if !state.waiting.is_empty() {
         decision.waiting_on = Some(wait_of(case, &state, now));
         let beats = state

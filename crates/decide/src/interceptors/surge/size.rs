@@ -8,7 +8,7 @@ use usher_api::workloads::Strategy;
 use super::super::{Effect, is_wanted};
 use super::limits::{lower_limits, raise_limits, restored};
 use super::state::SurgeState;
-use super::{Case, is_asked, place, place_of_active, tell};
+use super::{Case, event_on, is_asked, place, place_of_active};
 use crate::snapshot::{Deployment, DeploymentUpdate, Request, Surge};
 
 /// How large the Deployment is, and why.
@@ -123,7 +123,7 @@ pub(super) fn accept(case: &Case<'_>, state: &SurgeState<'_>, change: Change) ->
             "Somebody else set {what} back while it surged for pods that are about to leave. It is tried once more; then these \
              pods are {then}. A tool that keeps its objects as they are in a repository should ignore {field}"
         );
-        effects.push(tell(deployment, true, "SurgeReverted", message));
+        effects.push(event_on(deployment, true, "SurgeReverted", message));
     }
     effects
 }

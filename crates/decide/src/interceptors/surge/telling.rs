@@ -23,7 +23,7 @@ pub(super) const SETTLE: SignedDuration = SignedDuration::from_secs(5);
 /// So many pods are named in a message.
 const NAMED: usize = 3;
 
-pub(super) fn tell_progress(
+pub(super) fn progress_reports(
     case: &Case<'_>,
     state: &SurgeState<'_>,
     most: usize,
@@ -146,7 +146,7 @@ pub(super) fn is_rollout(case: &Case<'_>) -> bool {
 }
 
 /// In the turn of the ReplicaSet: what those wait for that have no replacement any more. That is no progress.
-pub(super) fn tell_what_is_missing(case: &Case<'_>, state: &SurgeState<'_>, now: Timestamp) -> Vec<Effect> {
+pub(super) fn missing_pods_reports(case: &Case<'_>, state: &SurgeState<'_>, now: Timestamp) -> Vec<Effect> {
     if state.is_replaced() || state.is_shrinking {
         return Vec::new();
     }

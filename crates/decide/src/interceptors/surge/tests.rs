@@ -163,7 +163,7 @@ fn words(effect: &Effect) -> String {
         Effect::MakeHandOver(new) => format!("makes {} for {}", new.name, new.request.pod_name),
         Effect::HandOver { pod, hash } => format!("hands over {} as {hash}", pod.key.name),
         Effect::DropHandOver { pod } => format!("drops {}", pod.key.name),
-        Effect::Tell { reason, .. } => format!("tells {reason}"),
+        Effect::RecordEvent { reason, .. } => format!("tells {reason}"),
         other => format!("{other:?}"),
     }
 }

@@ -43,7 +43,7 @@ fn a_node_is_held_while_a_maintenance_selects_it_and_let_go_afterwards() {
         NodeEffect::Hold { .. } => "hold",
         NodeEffect::Release { .. } => "release",
         NodeEffect::Show { .. } => "show",
-        NodeEffect::Tell(_) | NodeEffect::TellOfConflict(_) => "tell",
+        NodeEffect::RecordEvent(_) | NodeEffect::RecordConflict(_) => "tell",
     };
     for (seen, effects) in [
         (node("n1", "n1", 0, false), &["hold", "tell", "show"][..]),
@@ -74,7 +74,7 @@ fn a_node_that_somebody_keeps_uncordoning_is_cordoned_later_and_later_and_told_o
         index.resolve(at(second));
     };
     let tells = |decision: &NodeDecision| {
-        decision.effects.iter().any(|effect| matches!(effect, NodeEffect::TellOfConflict(_)))
+        decision.effects.iter().any(|effect| matches!(effect, NodeEffect::RecordConflict(_)))
     };
     for (second, until) in [(10, None), (20, None), (30, Some(32)), (40, Some(44)), (50, Some(58))] {
         uncordon(&mut index, second);

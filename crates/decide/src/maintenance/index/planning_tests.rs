@@ -211,8 +211,10 @@ fn a_node_that_takes_its_labels_off_is_never_drained() {
         index.resolve(at(1000));
         index.decide_maintenance(&"m".into(), at(1000)).unwrap()
     };
-    let told =
-        decision.effects.iter().any(|effect| matches!(effect, Effect::Tell(it) if it.reason == "NodeLeft"));
+    let told = decision
+        .effects
+        .iter()
+        .any(|effect| matches!(effect, Effect::RecordEvent(it) if it.reason == "NodeLeft"));
     assert!(told, "{decision:?}");
     let status = write(&mut index, 3, json!({}));
     assert_eq!((drained(&status), &status["leftNodes"]), (("False", "NodesLeft"), &json!([{"name": "n2"}])));
