@@ -144,40 +144,47 @@ fn reference(pod: &Pod) -> ObjectReference {
 mod tests {
     use std::convert::Infallible;
     use std::sync::Arc;
-    use std::sync::atomic::{AtomicBool, Ordering};
 
     use http::{Method, Request as HttpRequest, Response};
     use kube::client::Body;
+    use parking_lot::Mutex;
     use serde_json::{Value, json};
     use usher_client::Clock;
     use usher_decide::snapshot::PodOnWire;
 
     use super::*;
 
-    fn request(version: &str) -> Value {
+    fn request(version: &str, pod: &str) -> Value {
         json!({
             "apiVersion": "evictionrequest.coordination.k8s.io/v1alpha1", "kind": "EvictionRequest",
             "metadata": {
                 "name": "u", "namespace": "shop", "uid": "r", "resourceVersion": version,
                 "creationTimestamp": "2026-01-01T12:00:00Z",
             },
-            "spec": {"podRef": {"name": "web", "uid": "u"}},
+            "spec": {"podRef": {"name": "web", "uid": pod}},
         })
     }
 
-    /// Deletes a pod whose request was looked at in this version, on a server that has it in that one. What comes of it, and whether the pod
-    /// is deleted.
-    async fn deleted(looked_at: Option<&str>, stored: Option<&str>) -> (Result<(), Failure>, bool) {
-        let (is_deleted, stored) = (Arc::new(AtomicBool::new(false)), stored.map(request));
-        let told = is_deleted.clone();
+    /// Deletes a pod whose request was looked at in this version, on a server that has it in that one, for a pod of this UID. What comes of
+    /// it, and which pod the server is told to delete.
+    async fn deleted(
+        looked_at: Option<&str>,
+        stored: Option<(&str, &str)>,
+    ) -> (Result<(), Failure>, Option<Value>) {
+        let deletion = Arc::new(Mutex::new(None));
+        let stored = stored.map(|(version, pod)| request(version, pod));
+        let sent = deletion.clone();
         let service = tower::service_fn(move |call: HttpRequest<Body>| {
-            let answer = if call.method() == Method::DELETE {
-                told.store(true, Ordering::Relaxed);
-                Some(json!({"kind": "Status", "apiVersion": "v1", "status": "Success"}))
-            } else {
-                stored.clone()
-            };
+            let (sent, stored) = (sent.clone(), stored.clone());
             async move {
+                let answer = if call.method() == Method::DELETE {
+                    let body = call.into_body().collect_bytes().await.unwrap();
+                    let options: Value = serde_json::from_slice(&body).unwrap();
+                    *sent.lock() = Some(options["preconditions"].clone());
+                    Some(json!({"kind": "Status", "apiVersion": "v1", "status": "Success"}))
+                } else {
+                    stored
+                };
                 let none = json!({"kind": "Status", "status": "Failure", "code": 404, "reason": "NotFound", "message": ""});
                 let code = if answer.is_some() { 200 } else { 404 };
                 let body = Body::from(answer.unwrap_or(none).to_string().into_bytes());
@@ -186,26 +193,34 @@ mod tests {
         });
         let client = Client::new(service, "shop");
         let events = Events::start(client.clone(), Clock::system());
-        let pod = json!({"metadata": {"name": "web", "namespace": "shop", "uid": "u"}});
+        let pod = json!({"metadata": {
+            "name": "web", "namespace": "shop", "uid": "u", "resourceVersion": "7",
+            "annotations": {"evictionrequest.coordination.k8s.io/evict-policy": "ControllerTakeOver"},
+        }});
         let pod = Arc::new(Pod::from(serde_json::from_value::<PodOnWire>(pod).unwrap()));
         let read =
-            |version| Request::from(serde_json::from_value::<RequestOnWire>(request(version)).unwrap());
+            |version| Request::from(serde_json::from_value::<RequestOnWire>(request(version, "u")).unwrap());
         let effect = Effect::Delete { pod, request: looked_at.map(read).map(Arc::new) };
         let done = EvictPolicies::new(client, events).carry_out(&effect).await;
-        (done, is_deleted.load(Ordering::Relaxed))
+        let deletion = deletion.lock().take();
+        (done, deletion)
     }
 
     #[tokio::test]
     async fn nobody_is_deleted_past_a_request_that_has_changed_since() {
         for (looked_at, stored, is_deleted) in [
             (None, None, true),
-            (Some("5"), Some("5"), true),
-            (Some("5"), Some("6"), false),
-            (None, Some("5"), false),
+            (Some("5"), Some(("5", "u")), true),
+            (Some("5"), Some(("6", "u")), false),
+            (None, Some(("5", "u")), false),
+            (None, Some(("5", "of another pod")), true),
             (Some("5"), None, false),
         ] {
-            let wanted = if is_deleted { Ok(()) } else { Err(Failure::Outdated) };
-            assert_eq!(deleted(looked_at, stored).await, (wanted, is_deleted), "{looked_at:?} {stored:?}");
+            let wanted = match is_deleted {
+                true => (Ok(()), Some(json!({"uid": "u", "resourceVersion": "7"}))),
+                false => (Err(Failure::Outdated), None),
+            };
+            assert_eq!(deleted(looked_at, stored).await, wanted, "{looked_at:?} {stored:?}");
         }
     }
 }

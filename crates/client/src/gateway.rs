@@ -1,4 +1,4 @@
-//! GatewayRequest in somebody else's name, who knows nothing of eviction requests: what is asked is remembered on the request, and each write is
+//! Requests in the name of somebody who knows nothing of them, and evicts: what is asked is remembered on the request, and each write is
 //! tried once.
 
 use kube::api::Api;

@@ -12,6 +12,7 @@ use usher_api::{
     DrainedReason, NodeMaintenance, NodeMaintenanceStage as Stage, NodeMaintenanceStatus, NodeStatus, PodType,
 };
 
+use crate::maintenance::drain_state::DrainState;
 use crate::maintenance::status::is_drained;
 use crate::maintenance::written;
 use crate::snapshot::has_begun;
@@ -134,7 +135,7 @@ pub fn speaks_of(status: &NodeMaintenanceStatus, nodes: &[String]) -> bool {
 }
 
 /// Tells of each node in the status of a maintenance whether it is drained: the drain has come to it, and no pod is counted on it that is
-/// waited for. An empty node of a later wave is none of these.
+/// waited for. An empty node of a wave that has not begun is none of these.
 pub fn drained_nodes(maintenance: &NodeMaintenance) -> impl Fn(&NodeStatus) -> bool {
     let status = maintenance.status.as_ref();
     let has_begun = status.is_some_and(|status| status.drain_status.is_some());
@@ -142,13 +143,16 @@ pub fn drained_nodes(maintenance: &NodeMaintenance) -> impl Fn(&NodeStatus) -> b
     let is_cordoning = conditions.any(|it| {
         it.type_ == DRAINED_CONDITION && DrainedReason::of(&it.reason) == Some(DrainedReason::Cordoning)
     });
-    // One that joined without pods has no targets before some come.
+    // One that joined without pods has no targets before some come; where waves limit a drain, only what is said of it tells it from those
+    // that wait for theirs.
     let are_all_taken = status.is_some_and(is_drained)
         || (has_begun && maintenance.spec.drain_limit.is_none() && !is_cordoning);
     move |node| {
         let has_targets = !node.drain_targets.is_empty() || node.drain_target_set.is_some();
         let is_empty = node.pods_pending_eviction == 0 && node.pods_evicting == 0;
-        is_empty && (are_all_taken || (has_begun && has_targets))
+        let is_taken =
+            || has_targets || DrainState::of_message(&node.drain_message) == Some(DrainState::Drained);
+        is_empty && (are_all_taken || (has_begun && is_taken()))
     }
 }
 
@@ -301,6 +305,9 @@ mod tests {
             ("Draining", true, true, &of_set, true),
             ("Draining", true, false, &none, true),
             ("Draining", true, true, &none, false),
+            ("Draining", true, true, &json!({"drainMessage": "Cordoned"}), false),
+            ("Draining", true, true, &json!({"drainMessage": "Drained"}), true),
+            ("Draining", true, true, &json!({"drainMessage": "Drained", "podsEvicting": 1}), false),
             ("Draining", true, false, &pods("podsEvicting"), false),
             ("Draining", true, false, &pods("podsPendingEviction"), false),
             ("Draining", false, false, &target, false),

@@ -614,7 +614,7 @@ impl Agent {
         Some(ControlPlane { nodes: all, others_running: others.count() })
     }
 
-    /// Logs it, records an event on the node, and tells agents of other nodes. Whether that was done.
+    /// Marks the node, for people and for agents of other nodes, with what this one does. Whether that was done.
     async fn mark(&mut self, taken: &[String]) -> bool {
         if !matches!(self.node, Some(Some(_))) {
             return true;

@@ -40,7 +40,7 @@ pub struct Directory {
 }
 
 impl Directory {
-    /// Nothing is read yet: see [`Directory::look`].
+    /// Nothing is read yet: see [`Directory::reload`].
     pub fn new(folder: impl Into<PathBuf>, serving: Arc<ServingCertificate>) -> Self {
         Self { folder: folder.into(), serving, last: None }
     }

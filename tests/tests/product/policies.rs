@@ -233,10 +233,23 @@ async fn conditions_are_limited_and_those_of_the_manager_are_its_own(server: &Se
         ("as many as others need", TENANT, many(16, 1024), 200, ""),
         ("one too many", TENANT, many(17, 1), 422, "at most 16 items"),
         ("too long", TENANT, many(1, 1025), 422, "1024 letters at most"),
-        ("the manager's own", TENANT, with_ours.clone(), 422, "EvictionBlocked is the manager's"),
+        (
+            "the manager's own",
+            TENANT,
+            with_ours.clone(),
+            422,
+            "EvictionBlocked and SurgeFailed are the manager's",
+        ),
+        (
+            "of its interceptors",
+            TENANT,
+            vec![condition("SurgeFailed", "")],
+            422,
+            "SurgeFailed are the manager's",
+        ),
         ("the manager writes what it likes", MANAGER, with_ours.clone(), 200, ""),
         ("left as it is", TENANT, with_ours, 200, ""),
-        ("removed", TENANT, many(1, 1), 422, "EvictionBlocked is the manager's"),
+        ("removed", TENANT, many(1, 1), 422, "EvictionBlocked and SurgeFailed are the manager's"),
         ("the manager may say more", MANAGER, many(16, 2000), 200, ""),
     ] {
         scene.expect(what, user, &path, &status(conditions), code, part).await;

@@ -56,9 +56,15 @@ pub fn decide(case: &Case<'_>, room: &mut dyn Room, pod: &Pod, left: Left<'_>, n
     }
     match room.claim(case, pod, budget) {
         Claim::Granted => evict(request, left),
-        // Most are gone before anybody could read it, so it is written only where something else would stay.
         Claim::Later => {
-            corrected(request, WaitingOn::TurnAtBudget { name: budget.key.name.to_string() }, now)
+            let waiting_on = WaitingOn::TurnAtBudget { name: budget.key.name.to_string() };
+            // Most are gone before anybody could read it, so it is written only where the word of a budget without room would stay. What
+            // else has refused the eviction is asked again, and until then it is what people are to know.
+            let blocked_by_budget = RefusalReason::DisruptionBudget.as_str();
+            match request.condition(BLOCKED_CONDITION) {
+                Some(known) if known.reason == blocked_by_budget => corrected(request, waiting_on, now),
+                _ => Decision::wait(waiting_on),
+            }
         }
         Claim::Waits => {
             let waiting_on = WaitingOn::Budget {

@@ -101,6 +101,9 @@ fn who_waits_for_its_turn_is_not_told_to_be_blocked_any_more_and_that_once() {
         ("False", "queued: budget web has room for the pod, and others go before it")
     );
     assert!(told(&mut index, "Queued").effects.is_empty(), "it is told once");
+    // A webhook that refused it will be asked again, and is what people are to know until then.
+    let refused = told(&mut index, "AdmissionWebhook");
+    assert_eq!((refused.waiting_on, refused.effects), (corrected.waiting_on, Vec::new()));
 }
 
 #[test]

@@ -311,7 +311,10 @@ impl Shutdown {
             let why = match tokio::time::timeout(ANSWER_WITHIN, self.notify(&new)).await {
                 Ok(Ok(Some(noticed))) => return Ok(noticed),
                 Ok(Ok(None)) => return Err(NoNotice::NoNode(self.options.node.clone())),
-                Ok(Err(kube::Error::Api(status))) if FailureClass::of_code(status.code).is_refused() => {
+                // A server that is just changed may answer 400: that is tried again, as long as there is time.
+                Ok(Err(kube::Error::Api(status)))
+                    if status.code != 400 && FailureClass::of_code(status.code).is_refused() =>
+                {
                     return Err(NoNotice::Refused(status.message));
                 }
                 Ok(Err(why)) => why.to_string(),

@@ -40,8 +40,8 @@ pub(super) fn progress_reports(
     for (place, (pod, request)) in state.waiting.iter().enumerate() {
         let batches = i32::try_from(place / at_once + 1).unwrap_or(i32::MAX);
         let finish = later(now, one.saturating_mul(batches));
-        // A rollout holds up all of them alike.
-        let words = if place < at_once || is_rollout(case) {
+        // A rollout holds up all of them alike. What is only not observed yet, as after each batch, is none for those who come later.
+        let words = if place < at_once || deployment.has_old_pods {
             format!("{} waits until {}", pod.key.name, waits_for(case, state, request, now))
         } else {
             format!("{} waits for its turn, {at_once} at a time", pod.key.name)

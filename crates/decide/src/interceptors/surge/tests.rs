@@ -459,6 +459,14 @@ fn a_rollout_is_waited_for_and_never_fought() {
     // It holds up all of them, also those whose turn comes later.
     let both = scene().asked("a", DEPLOYMENT_CLASS, json!({})).asked("b", DEPLOYMENT_CLASS, json!({}));
     says(&both, &["prefers a Some(0)", "prefers b Some(1)", &first, &second]);
+    // One that is only not observed yet may be somebody who scaled, as after each of our own batches.
+    let unobserved = scene()
+        .with(|it| it["status"]["updatedReplicas"] = 2.into())
+        .with(|it| it["status"]["observedGeneration"] = 0.into())
+        .asked("a", DEPLOYMENT_CLASS, json!({}))
+        .asked("b", DEPLOYMENT_CLASS, json!({}));
+    let waits_for_turn = "reports b: Deployment web: b waits for its turn, 1 at a time";
+    says(&unobserved, &["prefers a Some(0)", "prefers b Some(1)", &first, waits_for_turn]);
 }
 
 #[test]
