@@ -1,12 +1,13 @@
 //! An embedded cluster that lives, in virtual time: on a paused runtime, time passes only when all is idle.
 
-use anyhow::{Result, bail};
+use anyhow::{Result, bail, ensure};
 use cluster_simulator::{self as life, Life, Meter, Times};
 use embedded_apiserver::clock::TokioClock;
 use embedded_apiserver::{Cluster, Options};
 use http::{Method, header};
 use http_body_util::{BodyExt, Full};
 use hyper::body::Bytes;
+use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
@@ -77,6 +78,11 @@ impl Living {
     /// # Errors
     /// The path cannot be requested.
     pub async fn send(&self, method: Method, path: &str, body: &Value) -> Result<(u16, Value)> {
+        let (code, answer) = self.answer(method, path, body).await?;
+        Ok((code, serde_json::from_slice(&answer).unwrap_or_default()))
+    }
+
+    async fn answer(&self, method: Method, path: &str, body: &Value) -> Result<(u16, Bytes)> {
         let content =
             if method == Method::PATCH { "application/merge-patch+json" } else { "application/json" };
         let body = if body.is_null() { String::new() } else { body.to_string() };
@@ -88,7 +94,17 @@ impl Living {
         let Ok(response) = self.cluster.service().oneshot(request).await;
         let code = response.status().as_u16();
         let Ok(body) = response.into_body().collect().await;
-        Ok((code, serde_json::from_slice(&body.to_bytes()).unwrap_or_default()))
+        Ok((code, body.to_bytes()))
+    }
+
+    /// The part of what is there that somebody looks at often.
+    ///
+    /// # Errors
+    /// It was refused, or is something else.
+    pub async fn read<T: DeserializeOwned>(&self, path: &str) -> Result<T> {
+        let (code, answer) = self.answer(Method::GET, path, &Value::Null).await?;
+        ensure!(code < 300, "{path}: {code} {}", String::from_utf8_lossy(&answer));
+        Ok(serde_json::from_slice(&answer)?)
     }
 
     async fn accepted(&self, method: Method, path: &str, body: &Value) -> Result<Value> {

@@ -94,7 +94,7 @@ pub async fn calm_hours_of_requests(seed: u64, trace: Trace) -> Result<()> {
         loop {
             tokio::select! {
                 people = &mut everybody => break people,
-                () = sleep(LOOK_EVERY) => liveness.look(&living).await?,
+                () = sleep(LOOK_EVERY) => liveness.observe(&living).await?,
             }
         }
     };
@@ -108,7 +108,7 @@ pub async fn calm_hours_of_requests(seed: u64, trace: Trace) -> Result<()> {
     }
     let over = Instant::now() + REST;
     loop {
-        liveness.look(&living).await?;
+        liveness.observe(&living).await?;
         let requests = living.get(REQUESTS).await?;
         match requests["items"].as_array().and_then(|all| all.first()) {
             None => break,
@@ -131,17 +131,16 @@ struct Liveness {
 }
 
 impl Liveness {
-    async fn look(&mut self, living: &Living) -> Result<()> {
+    async fn observe(&mut self, living: &Living) -> Result<()> {
         let now = living.cluster.now();
         let [requests, pods, budgets] = [REQUESTS, PODS, BUDGETS].map(|path| living.get(path));
         let (requests, pods, budgets) = (requests.await?, pods.await?, budgets.await?);
-        let items = |list: &Value| list["items"].as_array().cloned().unwrap_or_default();
         let (pods, budgets) = (items(&pods), items(&budgets));
         let mut still = HashMap::new();
         for request in items(&requests) {
             let uid = request["spec"]["podRef"]["uid"].as_str().unwrap_or_default().to_owned();
             let pod = pods.iter().find(|pod| pod["metadata"]["uid"] == uid.as_str());
-            let Some(pod) = pod.filter(|pod| can_go(&request, pod, &budgets, now)) else { continue };
+            let Some(pod) = pod.filter(|pod| can_go(request, pod, budgets, now)) else { continue };
             // What it could have moved on from: the same turn of the same request.
             let turn = request["status"]["activeInterceptorClass"].to_string();
             let before = self.since.get(&uid).filter(|(known, _)| *known == turn);
@@ -156,6 +155,10 @@ impl Liveness {
         self.since = still;
         Ok(())
     }
+}
+
+fn items(list: &Value) -> &[Value] {
+    list["items"].as_array().map(Vec::as_slice).unwrap_or_default()
 }
 
 /// Nobody's turn lasts, the budget has room, and somebody wants it: stated here anew, not taken from the code under test.

@@ -11,6 +11,7 @@ use anyhow::{Context as _, Result, ensure};
 use embedded_apiserver::faults::{Matcher, Rule};
 use futures::future::join4;
 use jiff::{SignedDuration, Timestamp};
+use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 use usher_api::names::{DESCHEDULER_REQUESTER, REQUESTER_FINALIZER_PREFIX};
@@ -133,31 +134,60 @@ fn text(value: &Value) -> String {
     value.as_str().unwrap_or_default().to_owned()
 }
 
+/// What is looked at of pods and requests all the time.
+#[derive(Deserialize)]
+struct Seen {
+    metadata: SeenMetadata,
+    spec: SeenSpec,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct SeenMetadata {
+    name: String,
+    uid: String,
+    deletion_timestamp: Option<String>,
+    #[serde(default)]
+    finalizers: Vec<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct SeenSpec {
+    #[serde(default)]
+    node_name: String,
+}
+
+#[derive(Deserialize)]
+struct SeenList {
+    items: Vec<Seen>,
+}
+
 fn items(list: &Value) -> Vec<Value> {
     list["items"].as_array().cloned().unwrap_or_default()
 }
 
 impl Watched {
-    async fn look(&mut self, living: &Living) -> Result<()> {
+    async fn observe(&mut self, living: &Living) -> Result<()> {
         let now = living.cluster.now();
-        let requests = living.get(REQUESTS).await?;
-        let pods = living.get(PODS).await?;
-        let node_of: BTreeMap<String, String> = items(&pods)
-            .iter()
-            .filter(|pod| pod["metadata"]["deletionTimestamp"].is_null())
-            .map(|pod| (text(&pod["metadata"]["uid"]), text(&pod["spec"]["nodeName"])))
+        let requests: SeenList = living.read(REQUESTS).await?;
+        let pods: SeenList = living.read(PODS).await?;
+        let node_of: BTreeMap<String, String> = pods
+            .items
+            .into_iter()
+            .filter(|pod| pod.metadata.deletion_timestamp.is_none())
+            .map(|pod| (pod.metadata.uid, pod.spec.node_name))
             .collect();
         let (mut ours, mut others) = (BTreeSet::new(), BTreeSet::new());
-        for request in items(&requests) {
-            let uid = text(&request["metadata"]["name"]);
+        for Seen { metadata: request, .. } in requests.items {
             let has = |name: &str| {
                 let finalizer = format!("{REQUESTER_FINALIZER_PREFIX}{name}");
-                request["metadata"]["finalizers"].as_array().into_iter().flatten().any(|it| *it == finalizer)
+                request.finalizers.contains(&finalizer)
             };
             if has(DESCHEDULER_REQUESTER) {
-                ours.insert(uid);
+                ours.insert(request.name);
             } else if has(OTHER) {
-                others.insert(uid);
+                others.insert(request.name);
             }
         }
         for uid in &ours {
@@ -341,7 +371,7 @@ async fn descheduling_in_trouble(seed: u64, trace: Trace) -> Result<()> {
     let mut watched = Watched::default();
     let looking = async {
         while Instant::now() < end {
-            watched.look(&living).await?;
+            watched.observe(&living).await?;
             sleep(Duration::from_secs(2)).await;
         }
         anyhow::Ok(())
