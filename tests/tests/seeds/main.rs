@@ -6,4 +6,5 @@ mod fuzz_corpus;
 mod maintenances;
 mod requests;
 mod rights;
+mod standing_still;
 mod surges;

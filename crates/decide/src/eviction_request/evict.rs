@@ -8,7 +8,7 @@ use usher_api::workloads::Strategy;
 
 use super::{
     Answer, Attempt, Case, Claim, Decision, INTERCEPTOR_SILENT, Left, Refusal, RefusalReason, Room,
-    SelectingBudget, message,
+    SelectingBudget, message, recorded_refusal,
 };
 use crate::decision::{About, Effect, Notice, limited};
 use crate::interceptors::surge::has_failed;
@@ -54,36 +54,34 @@ pub fn decide(case: &Case<'_>, room: &mut dyn Room, pod: &Pod, left: Left<'_>, n
     if free {
         return evict(request, left);
     }
-    match room.claim(case, pod, budget) {
-        Claim::Granted => evict(request, left),
-        Claim::Later => {
-            let waiting_on = WaitingOn::TurnAtBudget { name: budget.key.name.to_string() };
-            // Most are gone before anybody could read it, so it is written only where the word of a budget without room would stay. What
-            // else has refused the eviction is asked again, and until then it is what people are to know.
-            let blocked_by_budget = RefusalReason::DisruptionBudget.as_str();
-            match request.condition(BLOCKED_CONDITION) {
-                Some(known) if known.reason == blocked_by_budget => corrected(request, waiting_on, now),
-                _ => Decision::wait(waiting_on),
-            }
+    let waiting_on = match room.claim(case, pod, budget) {
+        Claim::Granted => return evict(request, left),
+        Claim::Later => WaitingOn::TurnAtBudget { name: budget.key.name.to_string() },
+        Claim::Waits => WaitingOn::Budget {
+            name: budget.key.name.to_string(),
+            rule: budget.rule.clone(),
+            allowed: budget.allowed,
+            current_healthy: budget.current_healthy,
+            desired_healthy: budget.desired_healthy,
+            expected_pods: budget.expected_pods,
+            disrupted_pods: budget.disrupted_pods.len(),
+            said: message::said_at_last(request).map(str::to_owned),
+            has_surge_failed: has_failed(request),
+        },
+    };
+    // Who else has refused the eviction is asked again in its turn, and until then that is what people are to know.
+    let told = recorded_refusal(request, &[]);
+    if told.is_some_and(|refusal| !refusal.reason().is_about_budgets()) {
+        return Decision::wait(waiting_on);
+    }
+    match waiting_on {
+        // Most are gone before anybody could read it, so it is written only where it would stay that they are blocked.
+        WaitingOn::TurnAtBudget { .. } => {
+            let is_blocked = request.condition(BLOCKED_CONDITION).is_some_and(|known| known.status == "True");
+            if is_blocked { corrected(request, waiting_on, now) } else { Decision::wait(waiting_on) }
         }
-        Claim::Waits => {
-            let waiting_on = WaitingOn::Budget {
-                name: budget.key.name.to_string(),
-                rule: budget.rule.clone(),
-                allowed: budget.allowed,
-                current_healthy: budget.current_healthy,
-                desired_healthy: budget.desired_healthy,
-                expected_pods: budget.expected_pods,
-                disrupted_pods: budget.disrupted_pods.len(),
-                said: message::said_at_last(request).map(str::to_owned),
-                has_surge_failed: has_failed(request),
-            };
-            if waiting_on.is_blocked() {
-                blocked(request, waiting_on, 0, now)
-            } else {
-                queued(request, waiting_on, now)
-            }
-        }
+        _ if waiting_on.is_blocked() => blocked(request, waiting_on, 0, now),
+        _ => queued(request, waiting_on, now),
     }
 }
 

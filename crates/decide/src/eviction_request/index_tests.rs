@@ -104,6 +104,7 @@ fn who_waits_for_its_turn_is_not_told_to_be_blocked_any_more_and_that_once() {
     // A webhook that refused it will be asked again, and is what people are to know until then.
     let refused = told(&mut index, "AdmissionWebhook");
     assert_eq!((refused.waiting_on, refused.effects), (corrected.waiting_on, Vec::new()));
+    assert_eq!(told(&mut index, "MoreThanOneDisruptionBudget").effects.len(), 1);
 }
 
 #[test]

@@ -646,6 +646,13 @@ mod budgets {
             assert_eq!(is_blocked, reason == "EvictionBlocked");
             let warned = decision.effects.iter().any(|e| matches!(e, Effect::RecordEvent(n) if n.is_warning));
             assert_eq!(warned, is_blocked);
+            // What a webhook has refused stays told until the server says something else.
+            let mut refused = request.clone();
+            refused.status = status.clone();
+            refused.status.conditions[0].status = "True".into();
+            refused.status.conditions[0].reason = "AdmissionWebhook".into();
+            let decision = decide(&Case { budgets: &[&budget], ..case(&refused, &pod) }, at(0));
+            assert!(decision.effects.is_empty() && decision.waiting_on.is_some(), "{decision:?}");
         }
     }
 

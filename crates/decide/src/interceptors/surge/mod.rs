@@ -45,7 +45,7 @@ pub(super) use preference::{prefer, prefer_no_more};
 use size::{accept, lower, max_surge, raise, resize};
 use state::{SurgeState, state};
 pub(super) use telling::stuck;
-use telling::{SETTLE, is_rollout, missing_pods_reports, obstacles, progress_reports, warned_at};
+use telling::{HeldUpBy, SETTLE, missing_pods_reports, obstacles, progress_reports, warned_at};
 
 /// So often a surge is tried where somebody sets it back.
 const TRIES: u32 = 2;
@@ -396,9 +396,11 @@ fn give_over<'a>(case: &'a Case<'_>, state: &'a SurgeState<'_>) -> impl Iterator
 
 /// What the next batch waits for, in a word.
 fn wait_of(case: &Case<'_>, state: &SurgeState<'_>, now: Timestamp) -> Wait {
+    if let Some(held_up_by) = HeldUpBy::of(case.deployment) {
+        return Wait::Unavailable { reason: held_up_by.reason() };
+    }
     let new = hand_over::awaited(case, state, now);
     let reason = match state.unavailable.first() {
-        _ if is_rollout(case) => "Rollout",
         _ if case.refused.is_some() => "Refused",
         None if new.is_some() => new.map_or(Unavailable::Missing.reason(), |why| why.reason()),
         Some((_, why)) => why.reason(),

@@ -15,7 +15,7 @@ use super::state::{SurgeState, state};
 use super::{Case, PATIENCE, ends_after_autoscaler, paused_until, place, progress_of};
 use crate::decision::limited;
 use crate::eviction_request::overdue_at;
-use crate::snapshot::Request;
+use crate::snapshot::{Deployment, Request};
 
 /// What is waited for is told again after so long, if it is something else by then.
 pub(super) const SETTLE: SignedDuration = SignedDuration::from_secs(5);
@@ -139,10 +139,36 @@ fn is_other(message: &str, before: &str) -> bool {
     letters(message) != letters(before)
 }
 
-/// What is not observed yet may be a surge as well, and is one where there is a record of it.
-pub(super) fn is_rollout(case: &Case<'_>) -> bool {
-    let deployment = case.deployment;
-    deployment.has_old_pods || (!deployment.is_observed && deployment.surge.is_none())
+/// What of the Deployment itself holds up its pods.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum HeldUpBy {
+    Rollout,
+    /// Its controller has not observed a change yet, which may be a rollout, or somebody who scaled.
+    Unobserved,
+}
+
+impl HeldUpBy {
+    /// What is not observed may be a surge as well, and is one where there is a record of it.
+    pub(super) fn of(deployment: &Deployment) -> Option<Self> {
+        let is_unobserved = !deployment.is_observed && deployment.surge.is_none();
+        let unobserved = is_unobserved.then_some(Self::Unobserved);
+        if deployment.has_old_pods { Some(Self::Rollout) } else { unobserved }
+    }
+
+    pub(super) fn reason(self) -> &'static str {
+        match self {
+            Self::Rollout => "Rollout",
+            Self::Unobserved => "Unobserved",
+        }
+    }
+
+    fn words(self, deployment: &Deployment) -> String {
+        let paused = if deployment.is_paused { ", which is paused" } else { "" };
+        match self {
+            Self::Rollout => format!("the rollout of its Deployment is done{paused}"),
+            Self::Unobserved => "the Deployment controller has observed its last change".to_owned(),
+        }
+    }
 }
 
 /// In the turn of the ReplicaSet: what those wait for that have no replacement any more. That is no progress.
@@ -190,9 +216,8 @@ pub(super) fn obstacles(case: &Case<'_>, state: &SurgeState<'_>) -> Option<Strin
 
 /// What the pod of a request waits for.
 fn waits_for(case: &Case<'_>, state: &SurgeState<'_>, request: &Request, now: Timestamp) -> String {
-    if is_rollout(case) {
-        let paused = if case.deployment.is_paused { ", which is paused" } else { "" };
-        return format!("the rollout of its Deployment is done{paused}");
+    if let Some(held_up_by) = HeldUpBy::of(case.deployment) {
+        return held_up_by.words(case.deployment);
     }
     if let Some(autoscaler) = case.autoscaler
         && autoscaler.raised.is_some()

@@ -465,8 +465,10 @@ fn a_rollout_is_waited_for_and_never_fought() {
         .with(|it| it["status"]["observedGeneration"] = 0.into())
         .asked("a", DEPLOYMENT_CLASS, json!({}))
         .asked("b", DEPLOYMENT_CLASS, json!({}));
+    let waits_for_controller =
+        "reports a: Deployment web: a waits until the Deployment controller has observed its last change";
     let waits_for_turn = "reports b: Deployment web: b waits for its turn, 1 at a time";
-    says(&unobserved, &["prefers a Some(0)", "prefers b Some(1)", &first, waits_for_turn]);
+    says(&unobserved, &["prefers a Some(0)", "prefers b Some(1)", waits_for_controller, waits_for_turn]);
 }
 
 #[test]
