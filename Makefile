@@ -46,7 +46,7 @@ installed: toolchain ## the image of 'make image' on real nodes, by kustomize an
 	$(TESTBED) build
 	USHER_INSTALLED=all USHER_IMAGE=$(CURDIR)/target/usher.tar $(CARGO) test --locked --workspace --test installed -- --nocapture
 
-seeds: toolchain ## 200 seeds (SEEDS=) each of eviction requests, maintenances, surges, interference and callers with few rights, in virtual time
+seeds: toolchain ## 200 seeds (SEEDS=) each of eviction requests, maintenances, surges, interference, drains that stand still and callers with few rights, in virtual time
 	USHER_SEEDS=$(SEEDS) $(CARGO) test --locked --release -p usher-tests --test seeds
 
 soak: toolchain ## ten times as many seeds, 2,000 of the cluster itself, and a maintenance of 50 nodes: hours

@@ -8,7 +8,7 @@ use anyhow::{Context as _, Result, ensure};
 use http::Method;
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
-use usher_api::names::{HAND_OVER_ANNOTATION, SURGE_ANNOTATION, SURGE_LABEL};
+use usher_api::names::{HAND_OVER_ANNOTATION, SURGE_ANNOTATION, SURGE_FAILED_CONDITION, SURGE_LABEL};
 use usher_tests::living::{Living, PODS};
 use usher_tests::maintenances::{MAINTENANCES, of_nodes};
 use usher_tests::requests::REQUESTS;
@@ -73,6 +73,7 @@ impl<'a> Actor<'a> {
                 let (code, answer) = self.living.send(Method::PATCH, &app.path(), &forged).await?;
                 ensure!(code == 403, "{} surges by {by}: {code} {answer}", app.name);
             }
+            self.forges_a_failure().await?;
             // He may remove the label, whether a manager sees it or none runs.
             for app in &STEADY {
                 if self.random.bool() {
@@ -82,6 +83,25 @@ impl<'a> Actor<'a> {
             }
         }
         Ok(wanted)
+    }
+
+    /// Says of some request that its surge has failed, which only the manager may say.
+    async fn forges_a_failure(&mut self) -> Result<()> {
+        let requests = self.living.get(REQUESTS).await?["items"].take();
+        let requests = requests.as_array().map(Vec::as_slice).unwrap_or_default();
+        let Some(request) = self.random.choice(requests) else { return Ok(()) };
+        let known = request["status"]["conditions"].as_array().into_iter().flatten();
+        let others = known.filter(|it| it["type"] != SURGE_FAILED_CONDITION);
+        let forged = json!({
+            "type": SURGE_FAILED_CONDITION, "status": "True", "reason": "Forged", "message": "so I say",
+            "lastTransitionTime": self.living.cluster.now().to_string(),
+        });
+        let conditions: Vec<Value> = others.cloned().chain([forged]).collect();
+        let path = format!("{REQUESTS}/{}/status", request["metadata"]["name"].as_str().unwrap_or_default());
+        let patch = json!({"status": {"conditions": conditions}});
+        let (code, answer) = self.living.send(Method::PATCH, &path, &patch).await?;
+        ensure!(code != 200, "somebody has said that a surge failed: {answer}");
+        Ok(())
     }
 
     /// Sets back what is not as its files say.
