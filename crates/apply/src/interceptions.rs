@@ -24,12 +24,13 @@ use usher_decide::decision::limited;
 use usher_decide::interceptors::{AvailablePods, Effect, NewHandOver};
 use usher_decide::snapshot::{
     AutoscalerOnWire, DeploymentOnWire, Key, Pod, PodOnWire, ReplicaSetOnWire, Request, RequestOnWire, Surge,
+    is_of_others,
 };
 
 use crate::config_map;
 use crate::events::Events;
 use crate::requesters::version;
-use crate::requests::{Failure, RefusedWrite, failure_of_write, is_gone};
+use crate::requests::{Failure, RefusedWrite, failure_of_write, is_gone, stored_status};
 use crate::spans;
 use crate::written::{Written, precondition};
 use usher_client::{Clock, Evicted, EvictionOptions, FailureClass, Writer, delete_pod, evict};
@@ -186,8 +187,14 @@ impl Interceptions {
     async fn report(&self, request: &Request, report: &Report) -> Result<(), Failure> {
         let requests: Api<Lenient<RequestOnWire>> =
             Api::namespaced(self.client.clone(), &request.key.namespace);
-        let status = report.patch(&request.status, self.clock.now());
         let read = version(request);
+        let now = self.clock.now();
+        // A report replaces the whole list of conditions, and the words of others are not kept in memory.
+        let status = if report.condition.is_some() && request.status.conditions.iter().any(is_of_others) {
+            report.patch(&stored_status(&requests, request, read.resource_version).await?, now)
+        } else {
+            report.patch(&request.status, now)
+        };
         let write =
             Writer::named(INTERCEPTOR_FIELD_MANAGER).report(&requests, &request.key.name, read, status);
         self.once(Some((read.uid, read.resource_version)), write).await.map_err(failure_of_write)?

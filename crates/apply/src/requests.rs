@@ -259,14 +259,7 @@ impl Requests {
         version: &str,
         status: &EvictionRequestStatus,
     ) -> Result<EvictionRequestStatus, Failure> {
-        let stored = match self.requests(request).get(&request.key.name).await {
-            Ok(stored) => stored.read().map_err(unreadable)?,
-            Err(why) => return Err(failure_of_write(why)),
-        };
-        if stored.metadata.resource_version.as_deref() != Some(version) {
-            return Err(Failure::Outdated);
-        }
-        let mut stored = stored.status.unwrap_or_default().conditions;
+        let mut stored = stored_status(&self.requests(request), request, version).await?.conditions;
         let mut status = status.clone();
         for condition in status.conditions.iter_mut().filter(|condition| is_of_others(condition)) {
             if let Some(stored) = stored.iter_mut().find(|stored| stored.type_ == condition.type_) {
@@ -381,6 +374,20 @@ pub(crate) fn failure_of(why: Error) -> Failure {
     }
     tracing::debug!(%why, "a call failed");
     Failure::Later(kind_of(&why))
+}
+
+/// The status of a version that was read before, with what is not kept of it in memory.
+pub(crate) async fn stored_status(
+    requests: &Api<Lenient<RequestOnWire>>,
+    request: &Request,
+    version: &str,
+) -> Result<EvictionRequestStatus, Failure> {
+    let stored = requests.get(&request.key.name).await.map_err(failure_of_write)?;
+    let stored = stored.read().map_err(unreadable)?;
+    if stored.metadata.resource_version.as_deref() != Some(version) {
+        return Err(Failure::Outdated);
+    }
+    Ok(stored.status.unwrap_or_default())
 }
 
 fn unreadable(object: Box<Unreadable>) -> Failure {

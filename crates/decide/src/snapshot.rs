@@ -23,7 +23,7 @@ pub use maintenance::{Maintenance, has_begun};
 pub use node::{Node, NodeOnWire, Phase as NodePhase};
 pub(crate) use node::{NodeCondition, NodeSpec, NodeStatus};
 pub use pod::{EvictFacts, HandOverPod, Owner, Phase, Pod, PreferredForDeletion, Waiting};
-pub use request::{RareOfRequest, Request, is_of_others};
+pub use request::{OWN_CONDITIONS, RareOfRequest, Request, is_of_others};
 pub use taints::{Taint, TaintedNode, TaintedNodeOnWire, Toleration, driven_off_at};
 pub use watch_event::WatchEvent;
 pub use wire::{

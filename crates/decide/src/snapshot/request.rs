@@ -160,9 +160,12 @@ impl Request {
     }
 }
 
-/// Whether somebody else than the manager writes the condition, itself or as an interceptor.
+/// The conditions that the manager writes, itself or as an interceptor.
+pub const OWN_CONDITIONS: [&str; 2] = [BLOCKED_CONDITION, SURGE_FAILED_CONDITION];
+
+/// Whether somebody else writes the condition.
 pub fn is_of_others(condition: &Condition) -> bool {
-    ![BLOCKED_CONDITION, SURGE_FAILED_CONDITION].contains(&condition.type_.as_str())
+    !OWN_CONDITIONS.contains(&condition.type_.as_str())
 }
 
 fn without_words_of_others(mut status: EvictionRequestStatus) -> EvictionRequestStatus {

@@ -23,6 +23,8 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use usher_api::CONDITIONS_MAX;
 use usher_api::names::{
     DEPLOYMENT_CLASS, EVICTION_REQUEST_STRATEGY_ANNOTATION, HORIZONTAL_POD_AUTOSCALER_CLASS,
     SURGE_ANNOTATION, SURGE_FAILED_CONDITION, SURGE_LABEL,
@@ -34,7 +36,7 @@ use super::availability::{Unavailable, later, why_unavailable};
 use super::deployment::answers_for;
 use super::{Decision, Effect, Wait, complete, completion, has_turn, next_beat, owner_of};
 use crate::decision::limited;
-use crate::snapshot::{Autoscaler, Deployment, Key, Pod, Request, StaleRecord, is_of_others};
+use crate::snapshot::{Autoscaler, Deployment, Key, OWN_CONDITIONS, Pod, Request, StaleRecord, is_of_others};
 pub use describe::{Description, describe};
 pub use hand_over::{NewHandOver, name as hand_over_name};
 pub(super) use limits::{left_behind, restored};
@@ -364,6 +366,10 @@ fn tried_before<'a>(
             || ends_after_autoscaler(case, request).is_some_and(|ends| ends <= now)
     });
     tried.map(|(_, request)| {
+        // Why it did not help stays told.
+        if let Some(known) = failure(request) {
+            return complete(request, known.message.clone());
+        }
         let name = &case.deployment.key.name;
         let said = "has surged for it already, and it did not help";
         fail(request, "Tried", format!("Deployment {name} {said}: {LEFT}"))
@@ -441,10 +447,11 @@ fn declines(case: &Case<'_>, state: &SurgeState<'_>, now: Timestamp) -> Option<S
 
 const LEFT: &str = "it is left to the eviction API";
 
-/// The turn is over: new pods were to come for this one, and did not. A report replaces the list of conditions, and what others have said
-/// in theirs is not kept: where there are some, they stay, and this one is not told.
+/// The turn is over: new pods were to come for this one, and did not. Where others have filled the list of conditions, that is told in the
+/// message alone.
 fn fail(request: &Arc<Request>, reason: &str, message: String) -> Effect {
-    let condition = (!request.status.conditions.iter().any(is_of_others)).then(|| ConditionReport {
+    let others = request.status.conditions.iter().filter(|condition| is_of_others(condition)).count();
+    let condition = (others + OWN_CONDITIONS.len() <= CONDITIONS_MAX).then(|| ConditionReport {
         type_: SURGE_FAILED_CONDITION.to_owned(),
         status: ConditionStatus::True,
         reason: reason.to_owned(),
@@ -456,8 +463,12 @@ fn fail(request: &Arc<Request>, reason: &str, message: String) -> Effect {
 
 /// Whether an interceptor of Deployments had the last turn, and new pods were to come for the pod and did not.
 pub fn has_failed(request: &Request) -> bool {
-    request.status.active_interceptor_class.as_deref().is_some_and(answers_for)
-        && request.condition(SURGE_FAILED_CONDITION).is_some_and(|condition| condition.status == "True")
+    request.status.active_interceptor_class.as_deref().is_some_and(answers_for) && failure(request).is_some()
+}
+
+/// What is said of new pods that did not come.
+fn failure(request: &Request) -> Option<&Condition> {
+    request.condition(SURGE_FAILED_CONDITION).filter(|condition| condition.status == "True")
 }
 
 /// Why nothing would be done for the pods of a Deployment now, whichever they are.
