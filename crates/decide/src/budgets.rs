@@ -25,7 +25,7 @@ pub struct WaitingRequest {
     pub request: Key,
     pub pod: Arc<str>,
     pub node: Arc<str>,
-    /// Since when the pod is asked to leave.
+    /// Since when the pod is asked to leave, or somebody else than the budget refused.
     pub since: Timestamp,
     /// When its back-off ends, after a failure; else since when it waits here. Not before that it tries a budget that does
     /// not move.

@@ -24,7 +24,7 @@ use crate::eviction_request::{
 };
 use crate::interceptors::deployment::answers_for;
 use crate::snapshot::{Budget, Pod, Request};
-use crate::waiting_on::WaitingOn;
+use crate::waiting_on::{QUEUED, WaitingOn};
 
 /// Where a request stands.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -106,14 +106,19 @@ impl RequestState {
         let (step, recheck_at) = (step(&decision), decision.recheck_at);
         let wait = match (decision.waiting_on, step) {
             (Some(waiting_on), _) => RequestWait::On(waiting_on),
-            (None, Some(ManagerStep::Evict)) => match recorded_refusal(request, &selecting(budgets, pod)) {
-                // Whether a budget still refuses is seen in the budget itself.
-                Some(refusal) if are_hidden || refusal.reason() != RefusalReason::DisruptionBudget => {
-                    RequestWait::Refused(refusal)
+            (None, Some(ManagerStep::Evict)) => {
+                let selecting = selecting(budgets, pod);
+                match recorded_refusal(request, &selecting) {
+                    // Whether a budget still refuses is seen in the budget itself.
+                    Some(refusal) if are_hidden || refusal.reason() != RefusalReason::DisruptionBudget => {
+                        RequestWait::Refused(refusal)
+                    }
+                    _ if are_hidden => RequestWait::HiddenBudgets,
+                    // Whose room it is, the manager knows.
+                    _ => queued_at(request, &selecting)
+                        .map_or(RequestWait::Manager(ManagerStep::Evict), RequestWait::On),
                 }
-                _ if are_hidden => RequestWait::HiddenBudgets,
-                _ => RequestWait::Manager(ManagerStep::Evict),
-            },
+            }
             (None, Some(step)) => RequestWait::Manager(step),
             (None, None) => RequestWait::Nothing,
         };
@@ -212,6 +217,13 @@ fn step(decision: &Decision) -> Option<ManagerStep> {
         Effect::WriteStatus(_) => Some(ManagerStep::GiveTurn),
         Effect::LookUpPod | Effect::Confirm | Effect::RecordEvent(_) | Effect::RecordWithdrawal(_) => None,
     })
+}
+
+/// The status says that others go first at the budget.
+fn queued_at(request: &Request, selecting: &[&str]) -> Option<WaitingOn> {
+    let is_queued = request.condition(BLOCKED_CONDITION).is_some_and(|known| known.reason == QUEUED);
+    let [name] = selecting else { return None };
+    is_queued.then(|| WaitingOn::TurnAtBudget { name: (*name).to_owned() })
 }
 
 /// The names of the budgets that select the pod.

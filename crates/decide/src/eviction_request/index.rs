@@ -352,11 +352,15 @@ impl Room for Claims<'_> {
         if !self.ledger.is_granted(&request.key) {
             let back_off =
                 case.attempt.map(|attempt| attempt.retry_at(&request.pod_uid).max(attempt.at + PATIENCE));
+            // Whom somebody else than the budget refuses does not keep those behind it from being tried.
+            let refused_by_others = case
+                .attempt
+                .filter(|attempt| attempt.refusal().is_some_and(|refusal| !refusal.is_about_budgets()));
             let place = WaitingRequest {
                 request: request.key.clone(),
                 pod: pod.key.name.clone(),
                 node: pod.node.clone(),
-                since: request.created,
+                since: refused_by_others.map_or(request.created, |attempt| attempt.at),
                 not_before: back_off.unwrap_or(self.now),
             };
             self.ledger.wait(&budget.key, place, back_off.is_some());

@@ -108,6 +108,24 @@ fn who_waits_for_its_turn_is_not_told_to_be_blocked_any_more_and_that_once() {
 }
 
 #[test]
+fn who_is_refused_by_somebody_else_than_the_budget_goes_behind_those_who_were_not_tried() {
+    let (mut index, keys) = three(1);
+    let budget = Key::new("d", "web");
+    let refusal = Refusal::Server { code: 403, message: "admission webhook \"w\" denied the request".into() };
+    let mut tried = Vec::new();
+    for second in 0..3 {
+        // A long time passes, so that all back-offs are over.
+        let now = at(1 + 100 * second);
+        let turn = keys.iter().find(|key| index.decide(key, now).unwrap().evicts()).unwrap().clone();
+        index.answered(&turn, Answer::Refused(refusal.clone()), Vec::new(), now);
+        tried.push(turn);
+        index.grant(&budget, now);
+    }
+    tried.sort();
+    assert_eq!(tried, keys, "everybody has been tried once before anybody is tried again");
+}
+
+#[test]
 fn what_was_not_carried_out_makes_room_for_the_next() {
     let (mut index, [a, b, _]) = three(1);
     assert!(evicts(&mut index, &a) && !evicts(&mut index, &b));
