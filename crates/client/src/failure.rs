@@ -29,6 +29,13 @@ pub enum FailureClass {
 impl FailureClass {
     pub fn of(why: &kube::Error) -> Self {
         match why {
+            // Whatever code a webhook denies it with: the object is there, and as it was.
+            kube::Error::Api(status) if status.message.starts_with("admission webhook") => {
+                match Self::of_code(status.code) {
+                    class if class.is_outdated() => Self::Forbidden,
+                    class => class,
+                }
+            }
             kube::Error::Api(status) => Self::of_code(status.code),
             _ => Self::NoAnswer,
         }
@@ -99,6 +106,20 @@ fn reason(text: &str) -> &str {
 mod tests {
     use super::*;
     use kube::core::Status;
+
+    #[test]
+    fn what_a_webhook_denies_is_neither_gone_nor_outdated() {
+        let answer = |code, message: &str| {
+            let status = Status { code, message: message.to_owned(), ..Status::default() };
+            FailureClass::of(&kube::Error::Api(Box::new(status)))
+        };
+        for code in [403, 404, 409] {
+            let denied = r#"admission webhook "w.example.com" denied the request: no"#;
+            assert_eq!(answer(code, denied), FailureClass::Forbidden, "{code}");
+        }
+        assert_eq!(answer(404, "deployments.apps \"web\" not found"), FailureClass::NotFound);
+        assert_eq!(answer(500, "failed calling webhook \"w\""), FailureClass::Server);
+    }
 
     #[test]
     fn a_failure_is_told_apart_by_what_one_can_do_about_it() {
