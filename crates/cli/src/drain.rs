@@ -210,6 +210,9 @@ pub async fn make(
             many => plural(many.len(), "node"),
         };
         let meaning = match stage {
+            Stage::Drain if other.spec.drain_limit.is_some() => {
+                "; where its limit has let it begin, pods are evicted once both have reached them"
+            }
             Stage::Drain => "; pods are evicted once both have reached them",
             _ => "",
         };

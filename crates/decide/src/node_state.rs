@@ -47,6 +47,8 @@ pub fn stage_started(maintenance: &Maintenance) -> Option<Timestamp> {
 pub struct NodeDrain {
     /// The pods of the node that are asked to leave.
     targets: Vec<Arc<Targets>>,
+    /// Since when the node takes no pods but those that nothing keeps from it.
+    since: Option<Timestamp>,
     /// They take only some of their nodes at once, and not this one yet.
     is_later: bool,
     /// Other nodes, on which pods are asked to leave before.
@@ -67,6 +69,7 @@ impl NodeDrain {
             .collect();
         (!draining.is_empty()).then(|| Self {
             is_later: targets.is_empty() && draining.iter().all(|one| one.limit.is_some()),
+            since: draining.iter().filter_map(|one| stage_started(one)).min(),
             targets,
             before: FirstNames::of(before),
         })
@@ -75,10 +78,11 @@ impl NodeDrain {
     /// What a pod without a request waits for.
     pub fn wait_of(&self, pod: &Pod) -> PodWait {
         let class = PodClass { kind: pod.kind(), priority: pod.priority, labels: pod.labels.clone() };
-        if self.targets.iter().any(|targets| targets.selects(&class)) {
-            PodWait::Request
-        } else {
-            self.later()
+        let came_later = self.since.is_some_and(|since| pod.created > since);
+        match self.targets.iter().any(|targets| targets.selects(&class)) {
+            true if came_later && pod.owner.is_some() => PodWait::CameBack { until: None },
+            true => PodWait::Request,
+            false => self.later(),
         }
     }
 
@@ -204,6 +208,16 @@ mod tests {
             let drains = maintenance("m", "Drain", "blue", spec.clone(), status.clone());
             let drain = NodeDrain::of(&node(None), &[&drains]).unwrap();
             assert_eq!(drain.wait_of(&pod(kind)), wanted, "{spec} {kind}");
+            let began = started("Drain", "1970-01-01T00:00:01Z")["stageStatuses"].clone();
+            let mut status_since = status.clone();
+            status_since["stageStatuses"] = began;
+            let drains = maintenance("m", "Drain", "blue", spec.clone(), status_since);
+            let drain = NodeDrain::of(&node(None), &[&drains]).unwrap();
+            assert_eq!(drain.wait_of(&pod(kind)), wanted, "{spec} {kind}: it was there before");
+            let came_later = Pod { created: Timestamp::from_second(2).unwrap(), ..pod(kind) };
+            let came_back = PodWait::CameBack { until: None };
+            let wanted = if wanted == PodWait::Request { came_back } else { wanted };
+            assert_eq!(drain.wait_of(&came_later), wanted, "{spec} {kind}: it came later");
             let holds = maintenance("m", "Cordon", "blue", spec, status.clone());
             assert!(NodeDrain::of(&node(None), &[&holds]).is_none());
         }

@@ -169,6 +169,8 @@ fn who_holds_the_node_is_told_in_each_stage() {
     };
     let drained = found(node("m", true), &[maintenance("m", "Drain", "Drained")], vec![]);
     assert_eq!(line(&drained, "Node"), "Node n1 is drained.");
+    let waits = found(node("m", true), &[maintenance("m", "Drain", "Cordoned")], vec![]);
+    assert_eq!(line(&waits, "Node"), "Node n1 has no pods, and its drain has not begun.");
     let idle = found(node("", false), &[maintenance("m", "Idle", "")], vec![]);
     assert_eq!(line(&idle, "Node"), "Node n1 is in a maintenance that does not drain it, and has 0 pods.");
     assert_eq!(line(&idle, "Cordoned"), "Cordoned      no");

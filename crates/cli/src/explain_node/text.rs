@@ -7,6 +7,7 @@ use usher_api::{DrainPlanEntry, NodeMaintenanceStage as Stage};
 use super::explanation::{Group, MaintenanceFacts, NodeExplanation};
 use crate::sheet::Sheet;
 use crate::{Environment, span};
+use usher_decide::maintenance::drain_state::DrainState;
 use usher_decide::node_state::Urgency;
 
 /// So many pods of a group are named.
@@ -63,6 +64,9 @@ fn headline(explanation: &NodeExplanation) -> String {
                 pods(count)
             ),
         },
+        (false, true, 0) if explanation.maintenances.iter().any(has_not_come_to) => {
+            format!("Node {name} has no pods, and its drain has not begun.")
+        }
         (false, true, 0) => format!("Node {name} is drained."),
         (false, true, count) => {
             let have = if count == 1 { "has" } else { "have" };
@@ -83,6 +87,13 @@ fn headline(explanation: &NodeExplanation) -> String {
             format!("Node {name} is in a maintenance that does not drain it, and has {}.", pods(count))
         }
     }
+}
+
+/// A drain by it has not come to the node, whether it has pods or not.
+fn has_not_come_to(maintenance: &MaintenanceFacts) -> bool {
+    let state = DrainState::of_message(&maintenance.message);
+    let has_not_come = matches!(state, Some(DrainState::ToBeCordoned | DrainState::Cordoned));
+    maintenance.stage == Stage::Drain && has_not_come
 }
 
 fn agent_told(agent: &NodeAgentMark) -> String {

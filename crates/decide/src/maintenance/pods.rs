@@ -38,8 +38,10 @@ pub fn decide(pod: &Pod, request: Option<&Request>, is_targeted: bool) -> Option
             must_withdraw(request).then_some(PodEffect::Withdraw)
         }
         // Nobody may join a request that is being removed; when it is gone, there is a new one.
-        Some(request) if request.is_deleting => None,
-        Some(request) if is_targeted => (!is_requested(request)).then_some(PodEffect::Join),
+        Some(request) if is_targeted => {
+            (!is_requested(request) && !request.is_deleting).then_some(PodEffect::Join)
+        }
+        // Also one that somebody deletes: it goes on for as long as anybody asks.
         Some(request) => must_withdraw(request).then_some(PodEffect::Withdraw),
     }
 }
@@ -151,7 +153,7 @@ mod tests {
         let ours = NODE_MAINTENANCE_FINALIZER;
         let other = "requester.evictionrequest.coordination.k8s.io/name_other.example.com";
         let both = [ours, other];
-        let rows: [(&str, Option<Request>, bool, Option<PodEffect>); 11] = [
+        let rows: [(&str, Option<Request>, bool, Option<PodEffect>); 14] = [
             ("Running", None, true, Some(PodEffect::Request)),
             ("Pending", None, true, Some(PodEffect::Request)),
             ("Succeeded", None, true, None),
@@ -160,7 +162,10 @@ mod tests {
             ("Running", Some(request(&[other], false, "Allow")), true, Some(PodEffect::Join)),
             ("Running", Some(request(&[other], true, "Allow")), true, None),
             ("Running", Some(request(&both, false, "Allow")), false, Some(PodEffect::Withdraw)),
+            ("Running", Some(request(&[ours], true, "Allow")), true, None),
+            ("Running", Some(request(&both, true, "Allow")), false, Some(PodEffect::Withdraw)),
             ("Running", Some(request(&[ours], false, "Forbid")), false, None),
+            ("Running", Some(request(&[ours], true, "Forbid")), false, None),
             ("Running", Some(request(&[other], false, "Allow")), false, None),
             ("Failed", Some(request(&[ours], false, "Allow")), false, None),
         ];

@@ -32,7 +32,10 @@ pub fn of(
 ) -> NodeMaintenanceStatus {
     let maintenance = case.maintenance;
     let old = &maintenance.status;
-    let mut status = NodeMaintenanceStatus { nodes: number(case.nodes.len()), ..old.clone() };
+    // What came of a drain is told of the nodes that it had.
+    let was_complete = old.stage_statuses.iter().any(|started| started.name == Stage::Complete);
+    let nodes = if was_complete { old.nodes } else { number(case.nodes.len()) };
+    let mut status = NodeMaintenanceStatus { nodes, ..old.clone() };
     let departed = case.departed.iter().take(LEFT_NODES_MAX);
     status.left_nodes = departed.map(|node| NodeReference { name: node.to_string() }).collect();
     let mut left_out = Some(0);

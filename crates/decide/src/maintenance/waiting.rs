@@ -198,8 +198,9 @@ pub enum PodWait {
     LaterWave { before: Option<FirstNames> },
     /// The plan has not reached it. On these nodes pods are asked to leave before.
     LaterInPlan { before: Option<FirstNames> },
-    /// It came to a node that others of its workload were asked to leave: it is asked then.
-    CameBack { until: Timestamp },
+    /// Its workload made it for a node that others of it were asked to leave: it is asked then. `None` for who looks on, since the
+    /// manager alone knows how often that was.
+    CameBack { until: Option<Timestamp> },
 }
 
 impl PodWait {
@@ -216,7 +217,10 @@ impl PodWait {
     /// What the reader can do about it.
     pub fn advice(&self) -> String {
         match self {
-            Self::Request | Self::CameBack { .. } => "wait a moment".to_owned(),
+            Self::Request => "wait a moment".to_owned(),
+            Self::CameBack { .. } => "see whether the template of its workload names the node or tolerates \
+                 node.kubernetes.io/unschedulable: as long as pods come back, the drain does not end"
+                .to_owned(),
             Self::LaterWave { before: None } | Self::LaterInPlan { before: None } => {
                 "wait until the pods before it are gone".to_owned()
             }
@@ -235,7 +239,7 @@ impl fmt::Display for PodWait {
             Self::LaterWave { .. } => "the nodes of an earlier wave are not drained yet",
             Self::LaterInPlan { .. } => "the drain plan has not reached it yet",
             Self::CameBack { .. } => {
-                "others like it were asked to leave the node, and it came back: it is asked later"
+                "it came to the node after others like it were asked to leave, and is asked later each time"
             }
         })
     }

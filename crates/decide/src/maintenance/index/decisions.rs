@@ -211,7 +211,7 @@ impl Index {
         let decision = match self.held_back_until(&subject.pod, now).filter(|_| is_asked) {
             Some(until) => Decision {
                 effects: pods::come_back(&subject.pod, self.holders(&subject.pod.node)).into_iter().collect(),
-                waiting_on: Some(PodWait::CameBack { until }),
+                waiting_on: Some(PodWait::CameBack { until: Some(until) }),
                 recheck_at: Some(until),
             },
             None => Decision::default().act(effect),

@@ -133,7 +133,7 @@ fn a_pod_is_asked_to_leave_when_its_turn_is_written_and_later_if_it_came_back() 
                 effects: pods::come_back(&made("again", 100, 1001), index.holders("n1"))
                     .into_iter()
                     .collect(),
-                waiting_on: Some(PodWait::CameBack { until }),
+                waiting_on: Some(PodWait::CameBack { until: Some(until) }),
                 recheck_at: Some(until),
             },
         ),

@@ -416,9 +416,11 @@ fn is_there(pod: &Pod) -> bool {
     !pod.node.is_empty() && !pod.phase.is_terminal()
 }
 
-/// When its interceptor expects to be done.
+/// When its interceptor expects to be done, if its turn is not over.
 fn announced(request: &Request) -> Option<(Timestamp, Key)> {
-    let at = request.status.expected_interceptor_finish_time.as_ref()?;
+    let status = &request.status;
+    let at =
+        status.expected_interceptor_finish_time.as_ref().filter(|_| !status.active_interceptor_completed)?;
     Some((at.0, request.key.clone()))
 }
 
