@@ -2,7 +2,7 @@
 
 use super::USER_AGENT;
 use anyhow::{Context, Result};
-use http::header::{CONTENT_TYPE, HeaderMap, USER_AGENT as USER_AGENT_HEADER};
+use http::header::{CONTENT_TYPE, HeaderMap, HeaderValue, USER_AGENT as USER_AGENT_HEADER};
 use http_body_util::BodyExt;
 use kube::client::Body;
 use serde_json::Value;
@@ -12,7 +12,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 /// No single answer takes longer, unless something is wrong.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// One request. Headers are sent as they are; only `Authorization` and `User-Agent` are added.
+/// One request. Headers are sent as they are; only `Authorization` is added, and a `User-Agent` where it names none.
 #[derive(Clone, Debug, Default)]
 pub struct Request {
     pub method: http::Method,
@@ -52,14 +52,16 @@ fn warning_text(value: &str) -> String {
 }
 
 fn build(request: Request) -> Result<http::Request<Body>> {
-    let mut builder = http::Request::builder()
-        .method(request.method)
-        .uri(&request.path)
-        .header(USER_AGENT_HEADER, USER_AGENT);
+    let mut builder = http::Request::builder().method(request.method).uri(&request.path);
     for (name, value) in &request.headers {
         builder = builder.header(name, value);
     }
-    builder.body(Body::from(request.body)).with_context(|| format!("no valid request: {}", request.path))
+    let mut built = builder
+        .body(Body::from(request.body))
+        .with_context(|| format!("no valid request: {}", request.path))?;
+    let user_agent = HeaderValue::from_static(USER_AGENT);
+    built.headers_mut().entry(USER_AGENT_HEADER).or_insert(user_agent);
+    Ok(built)
 }
 
 pub(crate) async fn send(client: &kube::Client, request: Request) -> Result<Answer> {

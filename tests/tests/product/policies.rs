@@ -418,6 +418,63 @@ async fn evictions_are_requested_by_who_may_delete_the_pod(server: &Server) {
         )
         .await;
     scene.expect("asked", TENANT, &scene.requests, &request(uid), 201, "").await;
+    // Nor does who may not delete the pod decide what others have asked for.
+    let (a, evil) = (requester("a.example.com"), requester("evil.example.com"));
+    let hold = "example.com/hold".to_owned();
+    let with = |finalizers: &[&String]| json!({"metadata": {"finalizers": finalizers}});
+    let may_not = "may not delete pod web";
+    for (what, user, finalizers, code, part) in [
+        ("joined", "asker", with(&[&a, &evil]), 403, may_not),
+        ("withdrawn", "asker", with(&[]), 403, may_not),
+        ("held", "asker", with(&[&a, &hold]), 403, may_not),
+        ("joined and held", TENANT, with(&[&a, &evil, &hold]), 200, ""),
+        ("held no more", "asker", with(&[&a, &evil]), 200, ""),
+        ("withdrawn", TENANT, with(&[&a]), 200, ""),
+    ] {
+        scene.expect(what, user, &path, &finalizers, code, part).await;
+    }
+    scene.until_method_refused("asker", Method::DELETE, &path, &Value::Null).await;
+    let refused = scene.send("asker", Method::DELETE, &path, &Value::Null).await;
+    assert!(refused.status == 403 && refused.body.to_string().contains(may_not), "{}", refused.body);
+    assert_eq!(scene.send(TENANT, Method::DELETE, &path, &Value::Null).await.status, 200);
+    // Once it is withdrawn it goes.
+    scene.expect("withdrawn", TENANT, &path, &with(&[]), 200, "").await;
+}
+
+async fn who_holds_a_node_is_the_managers_to_say(server: &Server) {
+    let scene = Scene::new(server, &["policies.yaml"]).await;
+    let rules = json!([{"apiGroups": [""], "resources": ["nodes", "nodes/status"], "verbs": ["*"]}]);
+    scene.server.role("tends-nodes", &rules).await;
+    scene.server.bind(None, "tends-nodes", "detector").await;
+    let node = json!({"metadata": {"name": format!("held-{}", scene.namespace)}});
+    scene.cluster.created("/api/v1/nodes", &node).await.unwrap();
+    let path = format!("/api/v1/nodes/held-{}", scene.namespace);
+    let status = format!("{path}/status");
+    let held = |by: Value| json!({"metadata": {"annotations": {"nodemaintenance.k8s.io/held-by": by}}});
+    let before = |said: Value| json!({"metadata": {"annotations": {"nodemaintenance.k8s.io/was-unschedulable": said}}});
+    let ready = json!({"type": "Ready", "status": "True"});
+    let told = |conditions: Value| json!({"status": {"conditions": conditions}});
+    let maintained =
+        |status: &str| json!({"type": "NodeMaintenance", "status": status, "reason": "Cordoned"});
+    scene.until_refused("detector", &status, &held("ghost".into())).await;
+    let theirs = "the manager's";
+    for (what, user, path, patch, code, part) in [
+        ("forged", "detector", &status, held("ghost".into()), 422, theirs),
+        ("forged", "detector", &path, before("false".into()), 422, theirs),
+        ("written", MANAGER, &path, held("m".into()), 200, ""),
+        ("written", MANAGER, &path, before("false".into()), 200, ""),
+        ("changed", "detector", &status, before("true".into()), 422, theirs),
+        ("told to be ready", "detector", &status, told(json!([ready])), 200, ""),
+        ("told to be maintained", "detector", &status, told(json!([ready, maintained("True")])), 422, theirs),
+        ("maintained", MANAGER, &status, told(json!([maintained("True")])), 200, ""),
+        ("told to be ready", "detector", &status, told(json!([ready, maintained("True")])), 200, ""),
+        ("told not to be", "detector", &status, told(json!([ready, maintained("False")])), 422, theirs),
+        ("taken off", "detector", &status, told(json!([ready])), 200, ""),
+        ("cordoned", "detector", &path, json!({"spec": {"unschedulable": true}}), 200, ""),
+        ("taken off", "detector", &path, held(Value::Null), 200, ""),
+    ] {
+        scene.expect(what, user, path, &patch, code, part).await;
+    }
 }
 
 async fn strict_requesters_are_who_they_say_they_are(server: &Server) {
@@ -943,8 +1000,8 @@ async fn the_manager_deletes_pods_of_daemon_sets_alone(server: &Server) {
 async fn by_how_much_limits_are_raised_is_the_managers_to_say(server: &Server) {
     let files = ["workloads/deployment-role.yaml", "workloads/deployment-limits.yaml"];
     let scene = Scene::new(server, &files).await;
-    let rules =
-        json!([{"apiGroups": ["autoscaling"], "resources": ["horizontalpodautoscalers"], "verbs": ["*"]}]);
+    let resources = ["horizontalpodautoscalers", "horizontalpodautoscalers/status"];
+    let rules = json!([{"apiGroups": ["autoscaling"], "resources": resources, "verbs": ["*"]}]);
     scene.server.role("autoscales", &rules).await;
     scene.server.bind(Some(&scene.namespace), "autoscales", TENANT).await;
     let path = &scene.of("autoscaling/v2", "horizontalpodautoscalers");
@@ -964,6 +1021,8 @@ async fn by_how_much_limits_are_raised_is_the_managers_to_say(server: &Server) {
     scene.expect("made with one", TENANT, path, &autoscaler("web", record(1)), 403, theirs).await;
     scene.expect("made without", TENANT, path, &autoscaler("web", json!({"team": "x"})), 201, "").await;
     scene.expect("added", TENANT, &one, &annotated(record(1)), 403, theirs).await;
+    let status = format!("{one}/status");
+    scene.expect("added with the status", TENANT, &status, &annotated(record(1)), 403, theirs).await;
     scene.expect("written", MANAGER, &one, &annotated(record(1)), 200, "").await;
     scene.expect("changed", TENANT, &one, &annotated(record(2)), 403, theirs).await;
     scene.expect("left alone", TENANT, &one, &json!({"spec": {"maxReplicas": 9}}), 200, "").await;
@@ -973,7 +1032,8 @@ async fn by_how_much_limits_are_raised_is_the_managers_to_say(server: &Server) {
 async fn by_how_much_a_deployment_surges_is_the_managers_to_say(server: &Server) {
     let files = ["workloads/deployment-role.yaml", "workloads/deployment-limits.yaml"];
     let scene = Scene::new(server, &files).await;
-    let rules = json!([{"apiGroups": ["apps"], "resources": ["deployments"], "verbs": ["*"]}]);
+    let resources = ["deployments", "deployments/status"];
+    let rules = json!([{"apiGroups": ["apps"], "resources": resources, "verbs": ["*"]}]);
     scene.server.role("deploys", &rules).await;
     scene.server.bind(Some(&scene.namespace), "deploys", TENANT).await;
     let path = &scene.of("apps/v1", "deployments");
@@ -1001,8 +1061,27 @@ async fn by_how_much_a_deployment_surges_is_the_managers_to_say(server: &Server)
     let annotated = json!({"metadata": {"annotations": {SURGE_ANNOTATION: r#"{"by":3,"replicas":4}"#}}});
     let in_its_name = format!("{one}?fieldManager=usher-interceptor");
     scene.expect("in its name", TENANT, &in_its_name, &annotated, 403, theirs).await;
+    let status = format!("{one}/status");
+    let status_in_its_name = format!("{status}?fieldManager=usher-interceptor");
+    scene.expect("with the status", TENANT, &status_in_its_name, &annotated, 403, theirs).await;
+    scene.expect("with the status", TENANT, &status, &annotated, 403, theirs).await;
+    // Who names no field manager has that of its program.
+    let mut as_its_program = Request::with_json(Method::PATCH, &one, &annotated);
+    as_its_program.headers = [
+        ("content-type", "application/merge-patch+json"),
+        ("impersonate-user", TENANT),
+        ("user-agent", "usher-interceptor/1.0"),
+    ]
+    .map(|(name, value)| (name.to_owned(), value.to_owned()))
+    .into();
+    let refused = scene.cluster.send(ADMIN, as_its_program).await.unwrap();
+    assert!(refused.status == 403 && refused.body.to_string().contains(theirs), "{}", refused.body);
     scene.expect("its own", MANAGER, &in_its_name, &annotated, 200, "").await;
     scene.expect("in another", TENANT, &format!("{one}?fieldManager=me"), &annotated, 200, "").await;
+    // What the manager has written is there, and everything else of the Deployment is its owner's.
+    scene.expect("scaled", TENANT, &one, &json!({"spec": {"replicas": 5}}), 200, "").await;
+    let available = json!({"status": {"availableReplicas": 1, "readyReplicas": 1, "replicas": 1}});
+    scene.expect("observed", TENANT, &status, &available, 200, "").await;
     // Such as from a backup: what it says is the number that its owner did not want.
     let kept = deployment("kept", json!({SURGE_LABEL: "1-4-0"}));
     scene.expect("made with one", TENANT, path, &kept, 201, "").await;
@@ -1042,6 +1121,7 @@ on_both_clusters! {
         what_the_gateway_remembers_is_the_managers
         the_manager_needs_no_right_to_delete_pods_to_write_a_status
         evictions_are_requested_by_who_may_delete_the_pod
+        who_holds_a_node_is_the_managers_to_say
         only_who_may_skip_interceptors_does_so
         the_manager_changes_nothing_of_webhook_configurations_but_the_bundle
         strict_mirror_pods_are_made_by_their_node

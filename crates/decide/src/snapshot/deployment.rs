@@ -243,7 +243,10 @@ impl From<DeploymentOnWire> for Deployment {
         // Where somebody has removed the label, the annotation counts if it is the manager's own: ReplicaSets get a copy, and
         // `kubectl rollout undo` writes that back as its own.
         let mut writers = meta.managed_fields.iter().flatten();
-        let is_own = writers.any(|entry| entry.manager.as_deref() == Some(INTERCEPTOR_FIELD_MANAGER));
+        let is_own = writers.any(|entry| {
+            let is_of_spec = entry.subresource.as_deref().unwrap_or_default().is_empty();
+            is_of_spec && entry.manager.as_deref() == Some(INTERCEPTOR_FIELD_MANAGER)
+        });
         let labelled = label.and_then(|text| Surge::of_label(text));
         let surge = labelled.or_else(|| annotated.clone().filter(|_| is_own));
         let annotated = annotated.filter(|it| it.by > 0 && it.replicas == replicas);

@@ -440,6 +440,7 @@ impl<W> Default for Slim<W> {
 #[serde(rename_all = "camelCase", default, bound = "F: Deserialize<'de> + Default")]
 struct Write<F> {
     manager: Option<String>,
+    subresource: Option<String>,
     fields_v1: F,
 }
 
@@ -562,7 +563,11 @@ fn with_writers<F>(mut slim: Slim<Write<F>>, has: impl Fn(&F) -> bool) -> Object
     let writes = slim.managed_fields.take().map(|writes| {
         let writes = writes.into_iter().filter(|write| has(&write.fields_v1));
         writes
-            .map(|write| ManagedFieldsEntry { manager: write.manager, ..ManagedFieldsEntry::default() })
+            .map(|write| ManagedFieldsEntry {
+                manager: write.manager,
+                subresource: write.subresource,
+                ..ManagedFieldsEntry::default()
+            })
             .collect()
     });
     ObjectMeta { managed_fields: writes, ..meta(slim) }
