@@ -144,8 +144,9 @@ where
 }
 
 fn with_selector(labels: Option<&str>, why: kube::Error) -> Error {
+    let is_bad = matches!(&why, kube::Error::Api(status) if status.code == 400);
     match (labels, Error::from(why)) {
-        (Some(labels), Error::Refused(why)) => Error::Refused(format!(
+        (Some(labels), why) if is_bad => Error::Usage(format!(
             "the selector {labels:?} is not understood: {why}; write for example app=web"
         )),
         (_, other) => other,

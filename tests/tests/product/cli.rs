@@ -175,6 +175,7 @@ async fn what_is_not_there_is_said_so() {
     assert!(selected.error().starts_with("no pod in namespace \"default\" has the labels \"app=none\""));
     let garbled = place.usher("evict -l app=)").await;
     assert!(garbled.error().starts_with("the selector \"app=)\" is not understood: "), "{garbled:?}");
+    assert_eq!(garbled.code(), 2);
     let context = place.usher("requests --context nowhere").await;
     assert_eq!(context.error(), "the kubeconfig has no context \"nowhere\": see kubectl config get-contexts");
 }

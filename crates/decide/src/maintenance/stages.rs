@@ -208,7 +208,10 @@ fn is_urgent(case: &Case<'_>, new: &NodeMaintenanceStatus) -> bool {
 fn record_changes(case: &Case<'_>, new: &NodeMaintenanceStatus, effects: &mut Vec<Effect>) {
     let old = &case.maintenance.status;
     for stage in new.stage_statuses.iter().skip(old.stage_statuses.len()) {
-        let nodes = counted(case.nodes.len());
+        let nodes = match case.nodes.len() {
+            0 => "no node, as none is selected".to_owned(),
+            count => counted(count),
+        };
         let notice = match stage.name {
             Stage::Idle => continue,
             Stage::Cordon => Notice::normal("Cordon", format!("cordoning {nodes}")),

@@ -132,7 +132,7 @@ impl fmt::Display for MaintenanceWait {
             Self::NoNodes => f.write_str("no node is selected"),
             Self::NodesLeft { nodes } => write!(
                 f,
-                "all pods have left the nodes that are selected, but {nodes} lost the labels by which it was: it was not drained"
+                "all pods have left the nodes that are selected, but {nodes} lost the labels by which it was: this maintenance drains it no more"
             ),
             Self::Cordon { nodes } => write!(f, "waiting until {nodes} is cordoned"),
             Self::AboutToBegin => f.write_str("all nodes are cordoned, and the drain is about to begin"),

@@ -3,8 +3,8 @@
 use super::scene::{ADMIN, Scene, expect};
 use http::Method;
 use serde_json::{Value, json};
-use usher_tests::Answer;
 use usher_tests::kubectl::Kubectl;
+use usher_tests::{Answer, Request};
 
 const NODE: &str = "/api/v1/nodes/m1";
 const HELD_BY: &str = "nodemaintenance.k8s.io/held-by";
@@ -12,6 +12,22 @@ const HELD_BY: &str = "nodemaintenance.k8s.io/held-by";
 async fn patch(scene: &Scene, body: Value) -> Answer {
     let answer = scene.send(ADMIN, Method::PATCH, NODE, &body).await;
     expect("never refused", &answer, 200, "");
+    answer
+}
+
+/// As the manager, whose marks those are, and with the rights of an administrator.
+async fn mark(scene: &Scene, by: Option<&str>, unschedulable: Option<bool>) -> Answer {
+    let body = json!({"metadata": {"annotations": {HELD_BY: by}}, "spec": {"unschedulable": unschedulable}});
+    let mut request = Request::with_json(Method::PATCH, NODE, &body);
+    request.headers = [
+        ("content-type", "application/merge-patch+json"),
+        ("impersonate-user", "system:serviceaccount:usher-system:usher-manager"),
+        ("impersonate-group", "system:masters"),
+    ]
+    .map(|(name, value)| (name.to_owned(), value.to_owned()))
+    .into();
+    let answer = scene.cluster.send(ADMIN, request).await.unwrap();
+    expect("marked", &answer, 200, "");
     answer
 }
 
@@ -27,8 +43,7 @@ pub async fn who_cordons_or_uncordons_a_held_node_is_warned(scene: &Scene) {
     };
     quiet(&patch(scene, cordon(Some(true))).await);
     quiet(&patch(scene, cordon(None)).await);
-    let hold = json!({"metadata": {"annotations": {HELD_BY: "kernel"}}, "spec": {"unschedulable": true}});
-    quiet(&patch(scene, hold).await);
+    quiet(&mark(scene, Some("kernel"), Some(true)).await);
     quiet(&patch(scene, json!({"metadata": {"labels": {"x": "y"}}})).await);
     said(&patch(scene, cordon(None)).await, "under maintenance kernel and will be cordoned again");
     said(&patch(scene, cordon(Some(true))).await, "this cordon ends with the maintenance");
@@ -39,8 +54,7 @@ pub async fn who_cordons_or_uncordons_a_held_node_is_warned(scene: &Scene) {
 /// On a node that is cordoned already `kubectl cordon` and the cordon of `kubectl drain` send nothing, so nobody can be warned.
 pub async fn kubectl_shows_the_warnings(scene: &Scene) {
     let kubectl = Kubectl::new(&scene.cluster).await.unwrap();
-    let mark = |by: Option<&str>| json!({"metadata": {"annotations": {HELD_BY: by}}});
-    patch(scene, mark(Some("kernel"))).await;
+    mark(scene, Some("kernel"), None).await;
     for (line, part) in [
         ("cordon m1", "this cordon ends with the maintenance"),
         ("uncordon m1", "will be cordoned again"),
@@ -59,7 +73,6 @@ pub async fn kubectl_shows_the_warnings(scene: &Scene) {
 
 /// Nobody answers any more: nodes are cordoned and uncordoned all the same.
 pub async fn outage(scene: &Scene) {
-    patch(scene, json!({"metadata": {"annotations": {HELD_BY: "kernel"}}, "spec": {"unschedulable": true}}))
-        .await;
+    mark(scene, Some("kernel"), Some(true)).await;
     patch(scene, cordon(None)).await;
 }
