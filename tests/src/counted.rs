@@ -37,16 +37,16 @@ pub async fn own_client(cluster: &TestCluster) -> Result<Client> {
 #[must_use]
 pub fn counted(inner: Client) -> (Client, Arc<Calls>) {
     let calls = Arc::<Calls>::default();
-    (Client::new(Counted { inner, calls: calls.clone() }, "default"), calls)
+    (Client::new(CountingService { inner, calls: calls.clone() }, "default"), calls)
 }
 
 #[derive(Clone)]
-struct Counted {
+struct CountingService {
     inner: Client,
     calls: Arc<Calls>,
 }
 
-impl Service<Request<Body>> for Counted {
+impl Service<Request<Body>> for CountingService {
     type Response = Response<Body>;
     type Error = kube::Error;
     type Future = BoxFuture<'static, kube::Result<Response<Body>>>;

@@ -48,7 +48,7 @@ pub struct Interceptions {
 
 /// How many pods the server has found available for a decision. Those that go by it are still among them.
 #[derive(Debug, Default)]
-pub struct Counted(Vec<(Arc<AvailablePods>, usize)>);
+pub struct AvailableCounts(Vec<(Arc<AvailablePods>, usize)>);
 
 /// So many pods are read at a time.
 const PAGE: u32 = 500;
@@ -61,14 +61,18 @@ impl Interceptions {
     /// # Errors
     /// It was not carried out. What the server does not take is [`Failure::Refused`].
     pub async fn carry_out(&self, effect: &Effect) -> Result<(), Failure> {
-        self.carry_out_with(effect, &mut Counted::default()).await
+        self.carry_out_with(effect, &mut AvailableCounts::default()).await
     }
 
     /// The same for one of several effects of a decision.
     ///
     /// # Errors
     /// It was not carried out. What the server does not take is [`Failure::Refused`].
-    pub async fn carry_out_with(&self, effect: &Effect, counted: &mut Counted) -> Result<(), Failure> {
+    pub async fn carry_out_with(
+        &self,
+        effect: &Effect,
+        counted: &mut AvailableCounts,
+    ) -> Result<(), Failure> {
         match effect {
             Effect::Report { request, report } => {
                 let span = spans::about_request("report on EvictionRequest", request);
@@ -163,7 +167,7 @@ impl Interceptions {
         &self,
         namespace: &str,
         wanted: &Arc<AvailablePods>,
-        counted: &mut Counted,
+        counted: &mut AvailableCounts,
     ) -> Result<usize, Failure> {
         if let Some((_, count)) = counted.0.iter().find(|(before, _)| before == wanted) {
             return Ok(*count);

@@ -29,7 +29,7 @@ mod written;
 pub use descheduling::{DeschedulerName, Descheduling, DeschedulingApplied};
 pub use events::Events;
 pub use evict_policies::EvictPolicies;
-pub use interceptions::{Counted, Interceptions};
+pub use interceptions::{AvailableCounts, Interceptions};
 pub use maintenances::Maintenances;
 pub use requests::{Failure, RefusedWrite, RequestApplied, Requests};
 pub use usher_client::{Clock, FailureClass, kind_of};

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use kube::Client;
 use tracing::Instrument as _;
 use usher_api::workloads::BundledInterceptor;
-use usher_apply::{Clock, Counted, Events, Failure, Interceptions, spans};
+use usher_apply::{AvailableCounts, Clock, Events, Failure, Interceptions, spans};
 use usher_decide::interceptors::carry_out::CarryOut;
 use usher_decide::interceptors::daemon_set::DaemonSets;
 pub use usher_decide::interceptors::deployment::HandOver;
@@ -191,7 +191,7 @@ impl Reconciler for Controller {
         let work = async move {
             let mut done = Done { outcomes: Vec::new(), failure: None };
             let mut carry_out = CarryOut::default();
-            let mut counted = Counted::default();
+            let mut counted = AvailableCounts::default();
             for effect in decision.effects {
                 let depends = effect.depends();
                 if !carry_out.may_try(&depends) {

@@ -77,7 +77,7 @@ impl NodeProgress {
         self.drain.as_ref().map_or(NodeDelay::Other, |drain| drain.delay(maintenance))
     }
 
-    fn count(&mut self, pod: &Counted, by: impl Fn(&mut usize)) {
+    fn count(&mut self, pod: &CountedPod, by: impl Fn(&mut usize)) {
         by(match &pod.waits {
             None => &mut self.pending,
             Some((waits, _)) if waits.is_blocked() => &mut self.blocked,
@@ -100,7 +100,7 @@ pub enum Source {
 
 /// A pod as it was counted last.
 #[derive(Debug, Clone)]
-struct Counted {
+struct CountedPod {
     node: usize,
     is_ordinary: bool,
     /// `None`: it is not asked to leave.
@@ -133,7 +133,7 @@ pub struct Progress {
     all_causes: Causes,
     /// Where each node is in the list.
     places: BTreeMap<Arc<str>, usize>,
-    pods: BTreeMap<Key, Counted>,
+    pods: BTreeMap<Key, CountedPod>,
     /// To be looked at again: pods, pods from a time on, and those of a budget.
     changed: BTreeSet<Key>,
     rechecks: BTreeSet<(Timestamp, Key)>,
@@ -379,7 +379,7 @@ impl Progress {
         self.pods.insert(key.clone(), after);
     }
 
-    fn count(&mut self, pod: &Counted, by: impl Fn(&mut usize)) {
+    fn count(&mut self, pod: &CountedPod, by: impl Fn(&mut usize)) {
         match self.source {
             Source::Pods => {
                 self.nodes[pod.node].count(pod, &by);
@@ -397,10 +397,10 @@ impl Progress {
     fn counted(
         &mut self,
         key: &Key,
-        before: Option<Counted>,
+        before: Option<CountedPod>,
         world: &World,
         now: Timestamp,
-    ) -> Option<Counted> {
+    ) -> Option<CountedPod> {
         let pod = world.pods.get(key).filter(|pod| !pod.phase.is_terminal())?;
         let node = *self.places.get(&pod.node)?;
         #[cfg(test)]
@@ -420,7 +420,7 @@ impl Progress {
             (waits, cause)
         });
         let is_ordinary = pod.kind() == PodType::Default;
-        Some(Counted { node, is_ordinary, waits, labels: pod.labels.clone(), budgets, recheck_at })
+        Some(CountedPod { node, is_ordinary, waits, labels: pod.labels.clone(), budgets, recheck_at })
     }
 }
 

@@ -25,7 +25,7 @@ pub fn errors() -> Errors {
 }
 
 /// What a controller counts.
-pub trait Counted {
+pub trait ControllerCounts {
     fn queue(&self) -> &QueueCounts;
 
     /// Decisions that were not carried out.
@@ -36,20 +36,20 @@ pub trait Counted {
 }
 
 /// The observer of a run; what there is is forgotten with it.
-pub struct Counting<C: Counted> {
+pub struct Counting<C: ControllerCounts> {
     pub counts: Arc<Mutex<C>>,
     pub clock: Clock,
     /// Called when the watches have told what there is.
     pub synced: Box<dyn Fn() + Send>,
 }
 
-impl<C: Counted> Drop for Counting<C> {
+impl<C: ControllerCounts> Drop for Counting<C> {
     fn drop(&mut self) {
         self.counts.lock().forget(self.clock.now());
     }
 }
 
-impl<C: Counted + Send> QueueObserver for Counting<C> {
+impl<C: ControllerCounts + Send> QueueObserver for Counting<C> {
     fn synced(&mut self) {
         (self.synced)();
     }

@@ -13,7 +13,7 @@ use prometheus_client::registry::Registry;
 use usher_descheduler::requester::{AskOutcome, Way};
 use usher_descheduler::{Plan, Proposal, Stop, Took};
 
-use super::counting::{Counted, Counting, Errors, errors};
+use super::counting::{ControllerCounts, Counting, Errors, errors};
 use super::queue::QueueCounts;
 use crate::descheduler::Observer;
 
@@ -134,7 +134,7 @@ impl Counts {
     }
 }
 
-impl Counted for Counts {
+impl ControllerCounts for Counts {
     fn queue(&self) -> &QueueCounts {
         &self.queue
     }

@@ -11,7 +11,7 @@ use usher_decide::evict_policy::Wait;
 use usher_decide::snapshot::Key;
 
 use super::ByReason;
-use super::counting::{Counted, Counting, Errors, errors};
+use super::counting::{ControllerCounts, Counting, Errors, errors};
 use super::queue::QueueCounts;
 use crate::evict_policy::Observer;
 
@@ -55,7 +55,7 @@ impl Counts {
     }
 }
 
-impl Counted for Counts {
+impl ControllerCounts for Counts {
     fn queue(&self) -> &QueueCounts {
         &self.queue
     }

@@ -8,7 +8,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use usher_decide::interceptors::Item;
 
-use super::counting::{Counted, Counting, Errors};
+use super::counting::{ControllerCounts, Counting, Errors};
 use super::queue::QueueCounts;
 use crate::interceptors::Observer;
 
@@ -33,7 +33,7 @@ impl Counts {
     }
 }
 
-impl Counted for Counts {
+impl ControllerCounts for Counts {
     fn queue(&self) -> &QueueCounts {
         &self.queue
     }

@@ -18,7 +18,7 @@ use usher_decide::maintenance::waiting::MaintenanceWait;
 use usher_decide::snapshot::Maintenance;
 
 use super::ByReason;
-use super::counting::{self, Counted, Counting, Errors};
+use super::counting::{self, ControllerCounts, Counting, Errors};
 use super::queue::QueueCounts;
 use super::waits::Waits;
 use crate::maintenance::Observer;
@@ -179,7 +179,7 @@ impl Counts {
     }
 }
 
-impl Counted for Counts {
+impl ControllerCounts for Counts {
     fn queue(&self) -> &QueueCounts {
         &self.queue
     }

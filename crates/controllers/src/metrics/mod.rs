@@ -32,7 +32,7 @@ use usher_decide::snapshot::{Key, Request};
 use usher_decide::waiting_on::WaitingOn;
 
 use crate::eviction_request::Observer;
-use counting::{Counted, Counting, Errors};
+use counting::{ControllerCounts, Counting, Errors};
 use maintenance::ByCause;
 use queue::{QueueCounts, Queues};
 use tally::Tally;
@@ -242,7 +242,7 @@ impl Counts {
     }
 }
 
-impl Counted for Counts {
+impl ControllerCounts for Counts {
     fn queue(&self) -> &QueueCounts {
         &self.queue
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use usher_api::workloads::BundledInterceptor;
 
-use super::counting::{Counted, Counting};
+use super::counting::{ControllerCounts, Counting};
 use super::{Metrics, interceptor};
 use crate::all::{Controller, Observers};
 use crate::{descheduler, evict_policy, eviction_request, interceptors, maintenance};
@@ -55,7 +55,7 @@ impl Metrics {
         self.counting(&Arc::new(Mutex::new(counts)), synced)
     }
 
-    fn counting<C: Counted>(
+    fn counting<C: ControllerCounts>(
         &self,
         counts: &Arc<Mutex<C>>,
         synced: impl Fn() + Send + 'static,

@@ -156,8 +156,8 @@ fn required(view: &View, budget: &Budget, pods: &[&Arc<Pod>], now: Timestamp) ->
         (None, None) => return Ok(Required::Known { expected: 0, desired: 0, unmanaged: false }),
     };
     Ok(match expected_scale(view, pods, now)? {
-        Counted::Ask(owner) => Required::Ask(owner),
-        Counted::Scale { expected, unmanaged } => {
+        ExpectedPods::Ask(owner) => Required::Ask(owner),
+        ExpectedPods::Scale { expected, unmanaged } => {
             Required::Known { expected, desired: desired(expected), unmanaged }
         }
     })
@@ -170,13 +170,13 @@ struct Uncounted {
     no_controller: bool,
 }
 
-enum Counted {
+enum ExpectedPods {
     Scale { expected: i64, unmanaged: bool },
     Ask(Owner),
 }
 
 /// Rule 13: the scales of all controllers of the pods, each counted once. Pods without a controller do not count.
-fn expected_scale(view: &View, pods: &[&Arc<Pod>], now: Timestamp) -> Result<Counted, Uncounted> {
+fn expected_scale(view: &View, pods: &[&Arc<Pod>], now: Timestamp) -> Result<ExpectedPods, Uncounted> {
     let mut scales: BTreeMap<String, i64> = BTreeMap::new();
     let mut seen: BTreeSet<&str> = BTreeSet::new();
     let mut unmanaged = false;
@@ -192,7 +192,7 @@ fn expected_scale(view: &View, pods: &[&Arc<Pod>], now: Timestamp) -> Result<Cou
         let found = match followed_scale(view, namespace, owner) {
             Some(found) => Some(found),
             None => match view.scale_of(namespace, owner, now) {
-                None => return Ok(Counted::Ask(owner.clone())),
+                None => return Ok(ExpectedPods::Ask(owner.clone())),
                 Some(scale) => scale
                     .clone()
                     .map_err(|why| Uncounted { why, no_controller: false })?
@@ -205,7 +205,7 @@ fn expected_scale(view: &View, pods: &[&Arc<Pod>], now: Timestamp) -> Result<Cou
         })?;
         scales.insert(uid, scale);
     }
-    Ok(Counted::Scale { expected: scales.values().sum(), unmanaged })
+    Ok(ExpectedPods::Scale { expected: scales.values().sum(), unmanaged })
 }
 
 /// The controller that has the last word on how many there are, among those that are followed: a deployment for the

@@ -30,7 +30,7 @@ pub struct Change {
 
 #[derive(Debug, Default)]
 pub struct Tally {
-    pods: HashMap<Key, Counted>,
+    pods: HashMap<Key, CountedPod>,
     /// By namespace and UID of their pods, which are their names.
     requests: HashMap<Key, Arc<Request>>,
     nodes: HashMap<Arc<str>, OnNode>,
@@ -49,7 +49,7 @@ pub struct Tally {
 
 /// There is one for each pod of the cluster, so it is small.
 #[derive(Debug)]
-struct Counted {
+struct CountedPod {
     pod: Arc<Pod>,
     class: u32,
     /// How it is counted. `None` if it is not: without a node, ended, or staying by choice.
@@ -58,7 +58,7 @@ struct Counted {
     is_kept: bool,
 }
 
-impl Counted {
+impl CountedPod {
     fn class(&self) -> usize {
         self.class as usize
     }
@@ -227,13 +227,13 @@ impl Tally {
         change
     }
 
-    fn has_left(&mut self, counted: &Counted) {
+    fn has_left(&mut self, counted: &CountedPod) {
         if let Some(asked) = counted.there.and_then(|there| there.asked()) {
             self.departures.push((Arc::new(Workload::of(&counted.pod)), asked));
         }
     }
 
-    fn take_out(&mut self, key: &Key) -> Option<(Counted, Option<Change>)> {
+    fn take_out(&mut self, key: &Key) -> Option<(CountedPod, Option<Change>)> {
         let counted = self.pods.remove(key)?;
         let change = counted.there.map(|there| Change {
             node: counted.pod.node.clone(),
@@ -318,7 +318,7 @@ impl Tally {
             }
         }
         let class = u32::try_from(class).unwrap_or(u32::MAX);
-        self.pods.insert(key, Counted { pod, class, there, is_kept });
+        self.pods.insert(key, CountedPod { pod, class, there, is_kept });
         if let Some(change) = &change {
             self.apply(change);
         }
