@@ -433,6 +433,8 @@ async fn evictions_are_requested_by_who_may_delete_the_pod(server: &Server) {
     ] {
         scene.expect(what, user, &path, &finalizers, code, part).await;
     }
+    let orphaned = json!({"metadata": {"ownerReferences": [{"apiVersion": "v1", "kind": "ConfigMap", "name": "none", "uid": uid}]}});
+    scene.expect("given an owner that is not there", "asker", &path, &orphaned, 403, may_not).await;
     scene.until_method_refused("asker", Method::DELETE, &path, &Value::Null).await;
     let refused = scene.send("asker", Method::DELETE, &path, &Value::Null).await;
     assert!(refused.status == 403 && refused.body.to_string().contains(may_not), "{}", refused.body);
@@ -446,6 +448,9 @@ async fn who_holds_a_node_is_the_managers_to_say(server: &Server) {
     let rules = json!([{"apiGroups": [""], "resources": ["nodes", "nodes/status"], "verbs": ["*"]}]);
     scene.server.role("tends-nodes", &rules).await;
     scene.server.bind(None, "tends-nodes", "detector").await;
+    let rules = json!([{"apiGroups": [""], "resources": ["nodes", "nodes/status"], "verbs": ["get", "create", "patch"]}]);
+    scene.server.role("changes-nodes", &rules).await;
+    scene.server.bind(None, "changes-nodes", "changer").await;
     let node = json!({"metadata": {"name": format!("held-{}", scene.namespace)}});
     scene.cluster.created("/api/v1/nodes", &node).await.unwrap();
     let path = format!("/api/v1/nodes/held-{}", scene.namespace);
@@ -456,8 +461,16 @@ async fn who_holds_a_node_is_the_managers_to_say(server: &Server) {
     let told = |conditions: Value| json!({"status": {"conditions": conditions}});
     let maintained =
         |status: &str| json!({"type": "NodeMaintenance", "status": status, "reason": "Cordoned"});
+    let otherwise =
+        json!({"type": "NodeMaintenance", "status": "True", "reason": "Cordoned", "message": "ask me"});
+    let made = json!({
+        "apiVersion": "v1", "kind": "Node",
+        "metadata": {"name": format!("made-{}", scene.namespace), "annotations": {"nodemaintenance.k8s.io/held-by": "ghost"}},
+    });
     scene.until_refused("detector", &status, &held("ghost".into())).await;
     let theirs = "the manager's";
+    let may_not = "may not delete node held-";
+    scene.expect("made with marks", "changer", "/api/v1/nodes", &made, 422, theirs).await;
     for (what, user, path, patch, code, part) in [
         ("forged", "detector", &status, held("ghost".into()), 422, theirs),
         ("forged", "detector", &path, before("false".into()), 422, theirs),
@@ -469,6 +482,10 @@ async fn who_holds_a_node_is_the_managers_to_say(server: &Server) {
         ("maintained", MANAGER, &status, told(json!([maintained("True")])), 200, ""),
         ("told to be ready", "detector", &status, told(json!([ready, maintained("True")])), 200, ""),
         ("told not to be", "detector", &status, told(json!([ready, maintained("False")])), 422, theirs),
+        ("told otherwise", "detector", &status, told(json!([ready, otherwise])), 422, theirs),
+        ("taken off", "changer", &status, told(json!([ready])), 403, may_not),
+        ("taken off", "changer", &path, held(Value::Null), 403, may_not),
+        ("labelled", "changer", &path, json!({"metadata": {"labels": {"rack": "b"}}}), 200, ""),
         ("taken off", "detector", &status, told(json!([ready])), 200, ""),
         ("cordoned", "detector", &path, json!({"spec": {"unschedulable": true}}), 200, ""),
         ("taken off", "detector", &path, held(Value::Null), 200, ""),
@@ -1076,8 +1093,23 @@ async fn by_how_much_a_deployment_surges_is_the_managers_to_say(server: &Server)
     .into();
     let refused = scene.cluster.send(ADMIN, as_its_program).await.unwrap();
     assert!(refused.status == 403 && refused.body.to_string().contains(theirs), "{}", refused.body);
+    // What somebody else has annotated is not made the manager's by writing down who wrote it.
+    scene.expect("scaled", MANAGER, &in_its_name, &json!({"spec": {"replicas": 6}}), 200, "").await;
+    let in_another = format!("{one}?fieldManager=me");
+    scene.expect("in another", TENANT, &in_another, &annotated, 200, "").await;
+    let mut written = scene.cluster.get(&one).await.unwrap().body["metadata"]["managedFields"].clone();
+    let writers = written.as_array_mut().unwrap().iter_mut();
+    let ours: Vec<&mut Value> = writers.filter(|it| it["manager"] == "usher-interceptor").collect();
+    assert_eq!(ours.len(), 1);
+    for entry in ours {
+        entry["fieldsV1"]["f:metadata"]["f:annotations"][format!("f:{SURGE_ANNOTATION}")] = json!({});
+    }
+    let forged = json!({"metadata": {"managedFields": written}});
+    scene.expect("by its entry", TENANT, &one, &forged, 403, theirs).await;
+    let removed = json!({"metadata": {"annotations": {SURGE_ANNOTATION: null}}});
+    scene.expect("removed", TENANT, &one, &removed, 200, "").await;
     scene.expect("its own", MANAGER, &in_its_name, &annotated, 200, "").await;
-    scene.expect("in another", TENANT, &format!("{one}?fieldManager=me"), &annotated, 200, "").await;
+    scene.expect("in another", TENANT, &in_another, &annotated, 200, "").await;
     // What the manager has written is there, and everything else of the Deployment is its owner's.
     scene.expect("scaled", TENANT, &one, &json!({"spec": {"replicas": 5}}), 200, "").await;
     let available = json!({"status": {"availableReplicas": 1, "readyReplicas": 1, "replicas": 1}});
