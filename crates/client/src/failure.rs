@@ -3,6 +3,8 @@
 //! What the server sent is never told. Its answer, or a parser's complaint about it, may quote an object that the reader of a log or of an
 //! admission answer must not see. Whoever looks for the cause has it at the level debug.
 
+use usher_api::names::{EVICTION_REQUEST_GROUP, NODE_MAINTENANCE_GROUP};
+
 /// A call that failed, told apart by what one can do about it. What an eviction met is told apart further: see [`crate::refusal`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FailureClass {
@@ -29,8 +31,8 @@ pub enum FailureClass {
 impl FailureClass {
     pub fn of(why: &kube::Error) -> Self {
         match why {
-            // Whatever code a webhook denies it with: the object is there, and as it was.
-            kube::Error::Api(status) if status.message.starts_with("admission webhook") => {
+            // Whatever code somebody's webhook denies it with: the object is there, and as it was.
+            kube::Error::Api(status) if is_denied_by_others(&status.message) => {
                 match Self::of_code(status.code) {
                     class if class.is_outdated() => Self::Forbidden,
                     class => class,
@@ -71,6 +73,14 @@ impl FailureClass {
     }
 }
 
+/// By an admission webhook that is none of Usher's: those say by the code that a pod has gone, or that another one has its name.
+fn is_denied_by_others(message: &str) -> bool {
+    let webhook = message.strip_prefix("admission webhook \"").and_then(|rest| rest.split('"').next());
+    webhook.is_some_and(|name| {
+        ![EVICTION_REQUEST_GROUP, NODE_MAINTENANCE_GROUP].iter().any(|group| name.ends_with(group))
+    })
+}
+
 /// The kind of failure in a few words.
 pub fn kind_of(why: &kube::Error) -> String {
     kind_of_answer(why, "the API server")
@@ -108,7 +118,7 @@ mod tests {
     use kube::core::Status;
 
     #[test]
-    fn what_a_webhook_denies_is_neither_gone_nor_outdated() {
+    fn what_the_webhook_of_others_denies_is_neither_gone_nor_outdated() {
         let answer = |code, message: &str| {
             let status = Status { code, message: message.to_owned(), ..Status::default() };
             FailureClass::of(&kube::Error::Api(Box::new(status)))
@@ -117,6 +127,12 @@ mod tests {
             let denied = r#"admission webhook "w.example.com" denied the request: no"#;
             assert_eq!(answer(code, denied), FailureClass::Forbidden, "{code}");
         }
+        let ours =
+            r#"admission webhook "fill.evictionrequest.coordination.k8s.io" denied the request: another pod"#;
+        assert_eq!(
+            [404, 409].map(|code| answer(code, ours)),
+            [FailureClass::NotFound, FailureClass::Conflict]
+        );
         assert_eq!(answer(404, "deployments.apps \"web\" not found"), FailureClass::NotFound);
         assert_eq!(answer(500, "failed calling webhook \"w\""), FailureClass::Server);
     }

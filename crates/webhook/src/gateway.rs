@@ -58,7 +58,7 @@ const FIELD_MANAGER: &str = "usher-gateway";
 
 /// What came of a plain eviction, as metrics count it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Counted {
+pub enum EvictionOutcome {
     /// A request was made, and the eviction refused.
     Asked,
     /// A request of others was joined, and the eviction refused.
@@ -77,7 +77,7 @@ pub enum Counted {
     Failed,
 }
 
-impl Counted {
+impl EvictionOutcome {
     /// All of them.
     pub const ALL: [Self; 8] = [
         Self::Asked,
@@ -119,7 +119,7 @@ impl Counted {
 }
 
 /// Hears of every plain eviction.
-pub type Observer = Arc<dyn Fn(Counted, CallerClass) + Send + Sync>;
+pub type Observer = Arc<dyn Fn(EvictionOutcome, CallerClass) + Send + Sync>;
 
 /// What an administrator sets for the whole cluster.
 #[derive(Clone, Default)]
@@ -228,9 +228,11 @@ impl Gateway {
         let (answer, counted) = match judged.await {
             Ok(Some(settled)) => settled,
             // Others are in the way, and soon are not: one that asks again finds a place.
-            Ok(None) => (Answer::Refuse(BUSY.to_owned()), Counted::Busy),
-            Err(_) if self.is_late() => (Answer::Refuse(BUSY.to_owned()), Counted::Busy),
-            Err(_) => (Answer::Failed("the cluster did not answer in time".to_owned()), Counted::Failed),
+            Ok(None) => (Answer::Refuse(BUSY.to_owned()), EvictionOutcome::Busy),
+            Err(_) if self.is_late() => (Answer::Refuse(BUSY.to_owned()), EvictionOutcome::Busy),
+            Err(_) => {
+                (Answer::Failed("the cluster did not answer in time".to_owned()), EvictionOutcome::Failed)
+            }
         };
         let answer = match answer {
             Answer::Pass(why @ Pass::WorkloadHadItsTime) => {
@@ -258,18 +260,18 @@ impl Gateway {
     }
 
     /// Judges, carries out the effect, and says what came of it.
-    async fn settle(&self, admission: &Admission, asked: &PodToEvict<'_>) -> (Answer, Counted) {
+    async fn settle(&self, admission: &Admission, asked: &PodToEvict<'_>) -> (Answer, EvictionOutcome) {
         let judged = match self.judge(admission, asked).await {
             Ok(judged) => judged,
             Err(answer) => {
-                let counted = Counted::of(&answer, None);
+                let counted = EvictionOutcome::of(&answer, None);
                 return (answer, counted);
             }
         };
         let effect = judged.judgement.effect.clone();
         match carry_out(&admission.client, asked, &judged).await {
             Ok(()) => {
-                let counted = Counted::of(&judged.judgement.answer, effect.as_ref());
+                let counted = EvictionOutcome::of(&judged.judgement.answer, effect.as_ref());
                 (judged.judgement.answer, counted)
             }
             Err(failure) => {
@@ -282,7 +284,7 @@ impl Gateway {
                     _ => tracing::debug!(pod = asked.name, asked.namespace, ?failure, "a write was not done"),
                 }
                 let answer = judged.judgement.after(failure);
-                let counted = Counted::of(&answer, None);
+                let counted = EvictionOutcome::of(&answer, None);
                 (answer, counted)
             }
         }

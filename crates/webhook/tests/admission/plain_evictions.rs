@@ -10,7 +10,7 @@ use kube::client::Body;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use usher_api::gateway::{CallerClass, GatewayMode};
-use usher_webhook::gateway::Counted;
+use usher_webhook::gateway::EvictionOutcome;
 use usher_webhook::{Admission, Endpoint, GatewayOptions};
 
 /// An API server with one pod that names an interceptor, and no request yet. It remembers what it was asked.
@@ -19,6 +19,8 @@ struct Server {
     calls: Arc<Mutex<Vec<(Method, String)>>>,
     /// What it answers to the creation of a request.
     created: u16,
+    /// And with these words.
+    message: Option<&'static str>,
     /// What it answers to everything else, if not what is there.
     broken: Option<u16>,
     /// What it answers to changes of the request.
@@ -45,7 +47,7 @@ impl Server {
         let failure = |code: u16| {
             (
                 code,
-                json!({"kind": "Status", "code": code, "reason": if code == 404 { "NotFound" } else { "R" }, "message": "PRIVATE"}),
+                json!({"kind": "Status", "code": code, "reason": if code == 404 { "NotFound" } else { "R" }, "message": self.message.unwrap_or("PRIVATE")}),
             )
         };
         let key = "interceptor.evictionrequest.coordination.k8s.io/priority_a.io";
@@ -131,33 +133,38 @@ async fn hostile_reviews_of_evictions_ask_and_write_nothing() {
 
 #[tokio::test]
 async fn what_cannot_be_found_out_or_written_lets_the_eviction_pass_and_what_is_busy_is_tried_again() {
-    for (what, broken, created, allowed) in [
-        ("all is well", None, 201, false),
-        ("somebody was faster", None, 409, false),
-        ("the server is busy", None, 429, false),
-        ("the server fails", None, 500, false),
-        ("it may not be made", None, 403, true),
-        ("it is refused", None, 422, true),
-        ("nothing can be read", Some(500), 201, true),
-        ("nothing may be read", Some(403), 201, true),
+    let gone = r#"admission webhook "fill.evictionrequest.coordination.k8s.io" denied the request: PRIVATE"#;
+    let denied = r#"admission webhook "w.example.com" denied the request: PRIVATE"#;
+    for (what, broken, (created, message), allowed) in [
+        ("all is well", None, (201, None), false),
+        ("somebody was faster", None, (409, None), false),
+        ("the pod has gone", None, (404, Some(gone)), false),
+        ("another pod has its name", None, (409, Some(gone)), false),
+        ("somebody's webhook denies it", None, (409, Some(denied)), true),
+        ("the server is busy", None, (429, None), false),
+        ("the server fails", None, (500, None), false),
+        ("it may not be made", None, (403, None), true),
+        ("it is refused", None, (422, None), true),
+        ("nothing can be read", Some(500), (201, None), true),
+        ("nothing may be read", Some(403), (201, None), true),
     ] {
         let seen = Arc::new(Mutex::new(Vec::new()));
         let observer = {
             let seen = seen.clone();
-            Arc::new(move |answer: Counted, class: CallerClass| seen.lock().push((answer, class)))
+            Arc::new(move |answer: EvictionOutcome, class: CallerClass| seen.lock().push((answer, class)))
         };
         let options =
             GatewayOptions { observer: Some(observer), ..GatewayOptions::in_mode(GatewayMode::Request) };
-        let server = Server { broken, created, ..Server::default() };
+        let server = Server { broken, created, message, ..Server::default() };
         let answer = ask(&server.admission().with_gateway(options), review("shop", "web")).await;
         assert_eq!(answer["allowed"], allowed, "{what}: {answer}");
         assert!(!answer.to_string().contains("PRIVATE"), "{what}: {answer}");
         let [(counted, class)] = seen.lock()[..] else { panic!("{what}: counted once") };
         assert_eq!(class, CallerClass::User);
         let wanted = match (allowed, created) {
-            (true, _) => Counted::Failed,
-            (false, 201) => Counted::Asked,
-            (false, _) => Counted::Refused,
+            (true, _) => EvictionOutcome::Failed,
+            (false, 201) => EvictionOutcome::Asked,
+            (false, _) => EvictionOutcome::Refused,
         };
         assert_eq!(counted, wanted, "{what}");
         if allowed {
