@@ -32,3 +32,8 @@ pub mod outlook;
 pub mod request_state;
 pub mod snapshot;
 pub mod waiting_on;
+
+/// Times in statuses and grace periods are what others wrote: no sum of them goes beyond the last time that there is.
+pub(crate) fn later(at: jiff::Timestamp, by: jiff::SignedDuration) -> jiff::Timestamp {
+    at.saturating_add(by).unwrap_or(jiff::Timestamp::MAX)
+}

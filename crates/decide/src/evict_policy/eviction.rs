@@ -6,8 +6,9 @@ use jiff::{SignedDuration, Timestamp};
 use usher_api::evict_policy::{EvictPolicy, EvictWanted, policy_annotation};
 use usher_api::gateway::Ask;
 
-use super::{later, whole_second};
+use super::whole_second;
 use crate::admission::gateway::{Effect, Judgement, Pass, REMEMBERED_FOR, TRIGGERED};
+use crate::later;
 
 /// Everything that it depends on, but the time.
 #[derive(Debug, Clone, Copy)]

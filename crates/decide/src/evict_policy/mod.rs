@@ -22,6 +22,7 @@ use usher_api::names::{RequesterName, requester_of};
 use crate::admission::gateway::way_to_ask;
 use crate::decision;
 use crate::eviction_request::is_nobodys;
+use crate::later;
 use crate::snapshot::{Pod, Request, Taint, driven_off_at};
 
 /// What is decided.
@@ -107,10 +108,6 @@ impl Wait {
 /// The requester in whose name it is asked for pods of tainted nodes.
 pub fn taint_requester() -> RequesterName {
     requester_of_user(TAINT_EVICTION_USER)
-}
-
-pub(crate) fn later(at: Timestamp, by: SignedDuration) -> Timestamp {
-    at.saturating_add(by).unwrap_or(Timestamp::MAX)
 }
 
 /// Who reads times by the second reads this one.

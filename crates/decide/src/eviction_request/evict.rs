@@ -10,8 +10,10 @@ use super::{
     Answer, Attempt, Case, Claim, Decision, INTERCEPTOR_SILENT, Left, Refusal, RefusalReason, Room,
     SelectingBudget, message, recorded_refusal,
 };
+use crate::budgets::PATIENCE;
 use crate::decision::{About, Effect, Notice, limited};
 use crate::interceptors::surge::has_failed;
+use crate::later;
 use crate::snapshot::{Pod, Request};
 use crate::waiting_on::{QUEUED, Unevictable, WaitingOn};
 
@@ -69,10 +71,16 @@ pub fn decide(case: &Case<'_>, room: &mut dyn Room, pod: &Pod, left: Left<'_>, n
             has_surge_failed: has_failed(request),
         },
     };
-    // Who else has refused the eviction is asked again in its turn, and until then that is what people are to know.
-    let told = recorded_refusal(request, &[]);
-    if told.is_some_and(|refusal| !refusal.reason().is_about_budgets()) {
-        return Decision::wait(waiting_on);
+    // Who else has refused the eviction is asked again in its turn, and until then that is what people are to know. Where the budget
+    // lets nobody ask by then, the budget is.
+    if recorded_refusal(request, &[]).is_some_and(|refusal| !refusal.reason().is_about_budgets()) {
+        let until = case.attempt.map(|attempt| later(attempt.retry_at(&request.pod_uid), PATIENCE));
+        let decision = Decision::wait(waiting_on.clone());
+        match until.filter(|until| now < *until) {
+            _ if !waiting_on.is_blocked() => return decision,
+            Some(until) => return Decision { recheck_at: Some(until), ..decision },
+            None => {}
+        }
     }
     match waiting_on {
         // Most are gone before anybody could read it, so it is written only where it would stay that they are blocked.

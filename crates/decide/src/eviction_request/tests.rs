@@ -651,8 +651,17 @@ mod budgets {
             refused.status = status.clone();
             refused.status.conditions[0].status = "True".into();
             refused.status.conditions[0].reason = "AdmissionWebhook".into();
-            let decision = decide(&Case { budgets: &[&budget], ..case(&refused, &pod) }, at(0));
+            let webhook = Refusal::Webhook { code: 403, message: "no".into() };
+            let attempt = Attempt { counter: -1, ..super::refused(webhook, 0, 0) };
+            let told_at = |now: Timestamp| {
+                decide(&Case { budgets: &[&budget], attempt: Some(&attempt), ..case(&refused, &pod) }, now)
+            };
+            let until = crate::later(attempt.retry_at("uid-p"), crate::budgets::PATIENCE);
+            let decision = told_at(until - SignedDuration::from_millis(1));
             assert!(decision.effects.is_empty() && decision.waiting_on.is_some(), "{decision:?}");
+            // Where the budget lets nobody ask again, the budget is told.
+            assert_eq!(decision.recheck_at, is_blocked.then_some(until));
+            assert_eq!(reasons_told(&told_at(until)), if is_blocked { vec![reason] } else { Vec::new() });
         }
     }
 

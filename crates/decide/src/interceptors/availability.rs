@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 
+use crate::later;
 use crate::snapshot::{Pod, Request};
 
 /// Why a pod of a workload does not count as available.
@@ -108,11 +109,6 @@ pub(super) fn batch<'a>(pods: impl Iterator<Item = &'a Arc<Pod>>) -> SignedDurat
     starts.sort_unstable();
     let start = starts.get(starts.len() / 2).copied().unwrap_or(SignedDuration::ZERO);
     start.saturating_add(SignedDuration::from_secs(grace.into()))
-}
-
-/// Times in statuses and grace periods are what others wrote: no sum of them goes beyond the last time that there is.
-pub(crate) fn later(at: Timestamp, by: SignedDuration) -> Timestamp {
-    at.saturating_add(by).unwrap_or(Timestamp::MAX)
 }
 
 /// From so long after it came on, that a pod is ready is no sign of progress: it may be so for a moment again and again.

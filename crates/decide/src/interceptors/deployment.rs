@@ -15,7 +15,7 @@ use usher_api::names::{
 };
 use usher_api::workloads::{BundledInterceptor, Strategy, autoscaler_priority};
 
-use super::availability::{asked_at, later};
+use super::availability::asked_at;
 use super::records::Records;
 use super::replica_set;
 use super::surge::{self, Case};
@@ -24,6 +24,7 @@ use super::{
     has_turn, is_wanted,
 };
 use super::{Wait, owner_of, say, unknown_strategy_event, unread_report, warn_once};
+use crate::later;
 use crate::snapshot::{Autoscaler, Deployment, Key, Owner, Pod, RaisedLimits, ReplicaSet, Request, Surge};
 
 /// The classes that it answers for.

@@ -13,9 +13,7 @@ use usher_api::names::{EVICTION_REQUEST_STRATEGY_ANNOTATION, STATEFUL_SET_CLASS}
 use usher_api::workloads::{BundledInterceptor, Strategy, UnknownStrategy};
 
 use super::at_a_time::{Asked, room};
-use super::availability::{
-    Unavailable, asked_at, batch, later, moved_at, only_time_is_left, why_unavailable,
-};
+use super::availability::{Unavailable, asked_at, batch, moved_at, only_time_is_left, why_unavailable};
 use super::waiting_report::{Waiting, waiting_report};
 use super::{
     AvailablePods, Decision, Effect, EffectOutcome, Event, Item, Pending, Wait, Watch, WorkloadInterceptor,
@@ -24,6 +22,7 @@ use super::{
     Namespaces, complete, completion, has_turn, next_beat, owner_of, unknown_strategy_event, unread_report,
     was_given_over,
 };
+use crate::later;
 use crate::snapshot::{Key, Pod, Request, RollingUpdate, SomeAtATime, StatefulSet};
 
 /// The label by which the StatefulSet controller tells revisions apart.

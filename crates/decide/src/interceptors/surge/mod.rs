@@ -32,10 +32,11 @@ use usher_api::names::{
 use usher_api::report::{ConditionReport, ConditionStatus, Report};
 use usher_api::workloads::{BundledInterceptor, Strategy};
 
-use super::availability::{Unavailable, later, why_unavailable};
+use super::availability::{Unavailable, why_unavailable};
 use super::deployment::answers_for;
 use super::{Decision, Effect, Wait, complete, completion, has_turn, next_beat, owner_of};
 use crate::decision::limited;
+use crate::later;
 use crate::snapshot::{Autoscaler, Deployment, Key, OWN_CONDITIONS, Pod, Request, StaleRecord, is_of_others};
 pub use describe::{Description, describe};
 pub use hand_over::{NewHandOver, name as hand_over_name};

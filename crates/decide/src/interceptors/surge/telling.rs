@@ -7,7 +7,7 @@ use usher_api::names::REPLICA_SET_CLASS;
 use usher_api::report::Report;
 use usher_api::workloads::Strategy;
 
-use super::super::availability::{Unavailable, batch, later, only_time_is_left, why_unavailable};
+use super::super::availability::{Unavailable, batch, only_time_is_left, why_unavailable};
 use super::super::waiting_report::{Waiting, waiting_report};
 use super::super::{Effect, has_turn, next_beat};
 use super::hand_over::{awaited, replacement};
@@ -15,6 +15,7 @@ use super::state::{SurgeState, state};
 use super::{Case, PATIENCE, ends_after_autoscaler, paused_until, place, progress_of};
 use crate::decision::limited;
 use crate::eviction_request::overdue_at;
+use crate::later;
 use crate::snapshot::{Deployment, Request};
 
 /// What is waited for is told again after so long, if it is something else by then.

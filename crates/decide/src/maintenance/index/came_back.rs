@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 
-use crate::interceptors::availability::later;
+use crate::later;
 use crate::snapshot::Pod;
 
 const FIRST_PAUSE: SignedDuration = SignedDuration::from_secs(2);
