@@ -29,8 +29,8 @@ impl WaitingOnFacts {
     /// Of a pod that the drain of its node has not asked to leave.
     pub fn of_pod(wait: &PodWait) -> Self {
         let kind = match wait {
-            PodWait::Request => "Manager",
-            PodWait::LaterWave { .. } | PodWait::LaterInPlan { .. } | PodWait::CameBack { .. } => "DrainPlan",
+            PodWait::Request | PodWait::CameBack { .. } => "Manager",
+            PodWait::LaterWave { .. } | PodWait::LaterInPlan { .. } => "DrainPlan",
         };
         Self { kind, reason: wait.reason(), is_blocked: false, names: Vec::new() }
     }

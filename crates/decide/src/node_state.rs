@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use serde::Serialize;
-use usher_api::NodeMaintenanceStage as Stage;
+use usher_api::{NodeMaintenanceStage as Stage, PodType};
 
 use crate::maintenance::plan::PodClass;
 use crate::maintenance::targets::Targets;
@@ -80,7 +80,9 @@ impl NodeDrain {
         let class = PodClass { kind: pod.kind(), priority: pod.priority, labels: pod.labels.clone() };
         let came_later = self.since.is_some_and(|since| pod.created > since);
         match self.targets.iter().any(|targets| targets.selects(&class)) {
-            true if came_later && pod.owner.is_some() => PodWait::CameBack { until: None },
+            true if came_later && pod.owner.is_some() && pod.kind() == PodType::Default => {
+                PodWait::CameBack { until: None }
+            }
             true => PodWait::Request,
             false => self.later(),
         }
@@ -195,12 +197,16 @@ mod tests {
             {"nodeRef": {"name": "n1"}, "drainTargets": reached},
             {"nodeRef": {"name": "n2"}, "podsEvicting": 2}, {"nodeRef": {"name": "n3"}, "podsEvicting": 0},
         ]});
+        let daemons = json!({"nodeStatuses": [
+            {"nodeRef": {"name": "n1"}, "drainTargets": [{"podPriority": 2_147_483_647, "podType": "DaemonSet"}]},
+        ]});
         let later = json!({"nodeStatuses": [{"nodeRef": {"name": "n1"}}, {"nodeRef": {"name": "n2"}, "podsEvicting": 2}]});
         let limit = || json!({"drainLimit": {"maxNodes": 1}});
         let in_plan = || PodWait::LaterInPlan { before: FirstNames::of(["n2"]) };
         for (spec, status, kind, wanted) in [
             (json!({}), &first, "ReplicaSet", PodWait::Request),
             (json!({}), &first, "DaemonSet", in_plan()),
+            (json!({}), &daemons, "DaemonSet", PodWait::Request),
             (limit(), &first, "DaemonSet", in_plan()),
             (limit(), &later, "ReplicaSet", PodWait::LaterWave { before: FirstNames::of(["n2"]) }),
             (json!({}), &later, "ReplicaSet", in_plan()),
@@ -216,7 +222,8 @@ mod tests {
             assert_eq!(drain.wait_of(&pod(kind)), wanted, "{spec} {kind}: it was there before");
             let came_later = Pod { created: Timestamp::from_second(2).unwrap(), ..pod(kind) };
             let came_back = PodWait::CameBack { until: None };
-            let wanted = if wanted == PodWait::Request { came_back } else { wanted };
+            let is_replaced = wanted == PodWait::Request && kind == "ReplicaSet";
+            let wanted = if is_replaced { came_back } else { wanted };
             assert_eq!(drain.wait_of(&came_later), wanted, "{spec} {kind}: it came later");
             let holds = maintenance("m", "Cordon", "blue", spec, status.clone());
             assert!(NodeDrain::of(&node(None), &[&holds]).is_none());

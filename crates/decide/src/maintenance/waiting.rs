@@ -218,9 +218,11 @@ impl PodWait {
     pub fn advice(&self) -> String {
         match self {
             Self::Request => "wait a moment".to_owned(),
-            Self::CameBack { .. } => "see whether the template of its workload names the node or tolerates \
+            Self::CameBack { .. } => {
+                "wait a moment, and see whether the template of its workload names the node or tolerates \
                  node.kubernetes.io/unschedulable: as long as pods come back, the drain does not end"
-                .to_owned(),
+                    .to_owned()
+            }
             Self::LaterWave { before: None } | Self::LaterInPlan { before: None } => {
                 "wait until the pods before it are gone".to_owned()
             }
@@ -238,7 +240,10 @@ impl fmt::Display for PodWait {
             Self::Request => "its turn has come; the manager has to request its eviction",
             Self::LaterWave { .. } => "the nodes of an earlier wave are not drained yet",
             Self::LaterInPlan { .. } => "the drain plan has not reached it yet",
-            Self::CameBack { .. } => {
+            Self::CameBack { until: None } => {
+                "it came to the node after the drain had begun: the manager has to request its eviction, later each time if it comes back"
+            }
+            Self::CameBack { until: Some(_) } => {
                 "it came to the node after others like it were asked to leave, and is asked later each time"
             }
         })
