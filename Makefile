@@ -23,28 +23,34 @@ LINT = $(CARGO) clippy --locked --workspace --all-targets -- -D warnings
 LINT_OF_IMAGE = $(CARGO) clippy --locked --workspace --no-default-features --bin usher -- -D warnings
 endif
 
-.PHONY: help demo test test-fast installed seeds soak attacks check check-crates install-deny deny fuzz bench record image
+.PHONY: help demo test test-real test-long installed seeds soak attacks check check-crates install-deny deny fuzz bench record image
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: toolchain ## what Usher does for pods, on an embedded cluster, in under a minute
 	$(CARGO) run --locked -p usher -- demo
 
-test: toolchain ## all tests, on the embedded cluster and on a real control plane (built once, needs Go)
-	$(CARGO) test --locked --workspace --no-run
-	$(TESTBED) build
+test: toolchain ## all tests that need Rust and a C linker only
 	hack/test
 
-test-fast: toolchain ## the tests that need no real control plane
-	@echo "!! test-fast: every test on the real control plane is skipped; 'make test' runs them"
-	USHER_SKIP_REAL=1 $(CARGO) test --locked --workspace
+test-real: toolchain ## what only a real control plane can judge: builds etcd, Kubernetes and kubectl once (needs Go and root)
+	$(CARGO) build --locked --workspace --bins --examples
+	$(TESTBED) build
+	hack/test real
+
+test-long: toolchain ## all tests on both clusters, 200 seeds of each kind, ten minutes of attacks, upgrades, many pods, benchmarks at a tenth
+	$(CARGO) build --locked --workspace --bins --examples
+	$(TESTBED) build
+	USHER_SEEDS=$(SEEDS) hack/test
+	USHER_ATTACK_SECONDS=$(ATTACK_SECONDS) USHER_INSTALLED=all hack/test long
+	$(MAKE) bench SIZE=tenth
 
 installed: toolchain ## the image of 'make image' on real nodes, by kustomize and by the chart: drained, upgraded, uninstalled (needs root)
 	hack/image "" target/usher.tar
-	$(CARGO) test --locked --workspace --no-run
+	$(CARGO) build --locked --workspace --bins --examples
 	$(TESTBED) build
-	USHER_INSTALLED=all USHER_IMAGE=$(CURDIR)/target/usher.tar $(CARGO) test --locked --workspace --test installed -- --nocapture
+	USHER_INSTALLED=all USHER_IMAGE=$(CURDIR)/target/usher.tar $(CARGO) test --locked --workspace --test installed -- --include-ignored --nocapture
 
 seeds: toolchain ## 200 seeds (SEEDS=) each of eviction requests, maintenances, surges, interference, drains that stand still and callers with few rights, in virtual time
 	USHER_SEEDS=$(SEEDS) $(CARGO) test --locked --release -p usher-tests --test seeds
@@ -52,10 +58,10 @@ seeds: toolchain ## 200 seeds (SEEDS=) each of eviction requests, maintenances, 
 soak: toolchain ## ten times as many seeds, 2,000 of the cluster itself, and a maintenance of 50 nodes: hours
 	USHER_SEEDS=2000 $(CARGO) test --locked --release -p usher-tests --test seeds
 	USHER_SEEDS=2000 $(CARGO) test --locked --release -p usher-tests --test embedded a_cluster_finds
-	USHER_NODES=50 $(CARGO) test --locked --workspace --test many_pods
+	USHER_NODES=50 $(CARGO) test --locked --workspace --test many_pods -- --include-ignored
 
 attacks: toolchain ## ten minutes (ATTACK_SECONDS=) of users with few rights and strangers against a manager on a real control plane
-	$(CARGO) test --locked --workspace --no-run
+	$(CARGO) build --locked --workspace --bins --examples
 	$(TESTBED) build
 	USHER_ATTACK_SECONDS=$(ATTACK_SECONDS) $(CARGO) test --locked --workspace --test attacks -- --nocapture
 
@@ -87,9 +93,11 @@ bench: toolchain ## the figures: the store at 150,000 pods against kube-apiserve
 	$(CARGO) bench --locked -p usher-controllers --bench maintenance
 
 record: toolchain ## ask the real control plane for the corpus' answers and the scenarios' ends again, and the Go descheduler for its decisions
-	USHER_RECORD=1 $(CARGO) test --locked --workspace --test embedded the_recordings
-	USHER_RECORD=1 $(CARGO) test --locked --workspace --test scenarios real_cluster_and
-	USHER_RECORD=1 $(CARGO) test --locked --workspace --test product the_recordings_of
+	$(CARGO) build --locked --workspace --bins --examples
+	$(TESTBED) build
+	USHER_RECORD=1 $(CARGO) test --locked --workspace --test control_plane the_recordings_are
+	USHER_RECORD=1 $(CARGO) test --locked --workspace --test judge
+	USHER_RECORD=1 $(CARGO) test --locked --workspace --test control_plane the_go_descheduler_still
 
 image: toolchain ## the container image of the manager, with docker, podman or buildah; ARCHIVE=usher.tar also saves it
 	hack/image "" "$(ARCHIVE)"

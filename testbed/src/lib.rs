@@ -25,7 +25,6 @@ pub mod packages;
 mod ports;
 mod process;
 pub mod real_nodes;
-mod skip;
 mod watchdog;
 
 pub use binaries::Binary;
@@ -37,4 +36,3 @@ pub use error::Error;
 pub use instance::{Instance, find_instance, instances, stop_instance};
 pub use options::{Options, User};
 pub use real_nodes::RealNodes;
-pub use skip::{SKIP_REAL, skip, skip_real};

@@ -1,9 +1,10 @@
-//! Tests that run unchanged on both clusters: the embedded one and the real control plane.
+//! The tests that need only Rust, and everything they share with the tests on a real control plane (package `usher-tests-real`).
 //!
-//! [`TestCluster`] is the interface both are reached by. [`corpus`] holds the conformance corpus: requests as data,
-//! the real API server as the judge, and the embedded one judged by it. [`scenario`] does the same for what happens
-//! over time.
+//! [`TestCluster`] is one interface to both clusters, and [`both`] holds the tests that run on both. [`corpus`] holds the
+//! conformance corpus: requests as data, with the recorded answers of the real API server, which the embedded server must give.
+//! [`scenario`] does the same for what happens over time.
 
+pub mod both;
 pub mod budget_watch;
 pub mod chaos;
 pub mod cluster;
@@ -12,23 +13,21 @@ pub mod counted;
 pub mod crds;
 pub mod descheduler;
 pub mod descheduling;
-pub mod example;
+pub mod fingerprint;
 pub mod follower;
 pub mod guide;
 pub mod hostile;
 pub mod interference;
-pub mod kubectl;
 pub mod living;
 pub mod maintenances;
 pub mod manifests;
-pub mod planes;
 pub mod report;
 pub mod request_calm;
 pub mod request_hours;
 pub mod requests;
 pub mod rights;
 pub mod scenario;
-pub mod second_tries;
+pub mod sdk;
 pub mod seeds;
 pub mod typed;
 pub mod upheaval;

@@ -67,3 +67,12 @@ pub async fn usher_to(
     let line = Line::try_parse_from(words).with_context(|| format!("usher {line}"))?;
     Ok(usher_cli::run(line.command, environment, Streams { out, err }).await)
 }
+
+/// The cells of a printed table. Three spaces separate columns, and cells hold single spaces only.
+#[must_use]
+pub fn cells(table: &str) -> Vec<Vec<&str>> {
+    table
+        .lines()
+        .map(|line| line.split("   ").map(str::trim).filter(|cell| !cell.is_empty()).collect())
+        .collect()
+}

@@ -4,7 +4,7 @@
 
 use crate::common::{Scratch, children_of, eventually, is_running, processes_in, testbed};
 use std::process::{Child, Command, Stdio};
-use usher_testbed::{Binary, Instance, instances, skip_real};
+use usher_testbed::{Binary, Instance, instances};
 
 /// A bare `testbed up` in the foreground.
 fn up_command(name: &str) -> Command {
@@ -43,9 +43,6 @@ fn assert_all_gone(instance: &Instance, processes: &[u32]) {
 
 #[test]
 fn killed_without_warning() {
-    if skip_real("killed_without_warning") {
-        return;
-    }
     let (mut owner, instance) = up(&name("killed"));
     let processes = children_of(owner.id());
     assert_eq!(processes.len(), 3, "etcd, kube-apiserver and the watchdog");
@@ -56,9 +53,6 @@ fn killed_without_warning() {
 
 #[test]
 fn interrupted_at_the_terminal() {
-    if skip_real("interrupted_at_the_terminal") {
-        return;
-    }
     let (mut owner, instance) = up(&name("interrupted"));
     let processes = children_of(owner.id());
     assert!(
@@ -75,9 +69,6 @@ fn interrupted_at_the_terminal() {
 
 #[test]
 fn what_is_left_after_owner_and_watchdog_died_is_cleared_by_the_next_start() {
-    if skip_real("what_is_left_after_owner_and_watchdog_died_is_cleared_by_the_next_start") {
-        return;
-    }
     // A cache of its own, because any other start would clear this one's remains too early.
     let scratch = Scratch::new("orphaned");
     let cache = scratch.path().join("cache");
@@ -121,9 +112,6 @@ fn what_is_left_after_owner_and_watchdog_died_is_cleared_by_the_next_start() {
 
 #[test]
 fn detached_it_stays_until_taken_down_and_its_name_is_taken() {
-    if skip_real("detached_it_stays_until_taken_down_and_its_name_is_taken") {
-        return;
-    }
     let name = name("detached");
     let arguments = ["up", "--detach", "--no-controllers", "--nodes", "0", "--name", &name];
     let output = testbed().args(arguments).output().unwrap();
@@ -149,9 +137,6 @@ fn detached_it_stays_until_taken_down_and_its_name_is_taken() {
 
 #[test]
 fn a_detached_start_that_is_interrupted_leaves_nothing() {
-    if skip_real("a_detached_start_that_is_interrupted_leaves_nothing") {
-        return;
-    }
     let name = name("hasty");
     let mut start = testbed().args(["up", "--detach", "--name", &name]).spawn().unwrap();
     let instance =

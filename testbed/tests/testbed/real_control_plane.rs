@@ -6,7 +6,7 @@ use crate::common::{eventually, is_running, processes_in};
 use serde_json::{Value, json};
 use std::path::Path;
 use std::process::{Command, Stdio};
-use usher_testbed::{Binary, ControlPlane, Options, User, skip_real};
+use usher_testbed::{Binary, ControlPlane, Options, User};
 
 /// Runs kubectl and returns what it printed, or what it complained about.
 fn kubectl(
@@ -50,9 +50,6 @@ fn running_pods(plane: &ControlPlane) -> Vec<String> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_whole_control_plane_runs_pods_and_leaves_nothing_behind() {
-    if skip_real("a_whole_control_plane_runs_pods_and_leaves_nothing_behind") {
-        return;
-    }
     let plane = ControlPlane::start(Options::with_nodes(3)).await.unwrap();
     nodes_are_ready_in_three_zones(&plane);
     the_eviction_api_of_kubernetes_is_served(&plane);
@@ -154,9 +151,6 @@ fn users_have_the_rights_they_were_given(plane: &ControlPlane) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_bare_api_server_takes_pods_and_outlives_the_thread_that_started_it() {
-    if skip_real("a_bare_api_server_takes_pods_and_outlives_the_thread_that_started_it") {
-        return;
-    }
     let users = vec![User::new("picked").with_token("my-own-token")];
     let starter = std::thread::spawn(|| {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();

@@ -27,7 +27,7 @@ impl Drop for Running {
 }
 
 impl TestCluster {
-    /// Starts an embedded API server on which nothing else acts, as on [`TestCluster::real`].
+    /// Starts an embedded API server on which nothing else acts.
     ///
     /// # Errors
     /// No free port, or no place for the kubeconfig.

@@ -2,7 +2,6 @@
 
 mod embedded;
 mod http;
-mod real;
 
 pub(crate) use http::send as exchange;
 pub use http::{Answer, Request};
@@ -38,19 +37,24 @@ pub struct TestCluster {
     _running: Box<dyn Any + Send + Sync>,
 }
 
-/// What a constructor knows about the cluster it has started.
-struct Access {
-    name: &'static str,
-    url: String,
-    ca_pem: String,
+/// How to reach a cluster that a constructor has started.
+pub struct Access {
+    /// `real` or `embedded`.
+    pub name: &'static str,
+    pub url: String,
+    pub ca_pem: String,
     /// Bearer tokens by user.
-    tokens: BTreeMap<String, String>,
-    /// A kubeconfig of [`ADMIN`].
-    kubeconfig: PathBuf,
+    pub tokens: BTreeMap<String, String>,
+    /// A kubeconfig file of [`ADMIN`].
+    pub kubeconfig: PathBuf,
 }
 
 impl TestCluster {
-    async fn reach(access: Access, running: impl Any + Send + Sync) -> Result<Self> {
+    /// Connects to a cluster. Dropping the test cluster drops `running`, which ends the cluster.
+    ///
+    /// # Errors
+    /// A client cannot be built from the given access.
+    pub async fn reach(access: Access, running: impl Any + Send + Sync) -> Result<Self> {
         let Access { name, url, ca_pem, tokens, kubeconfig } = access;
         let mut clients = BTreeMap::new();
         let known = tokens.iter().map(|(user, token)| (user.as_str(), json!({"token": token})));

@@ -1,7 +1,7 @@
 //! The answers of the real API server, kept so that the embedded one can be judged without it.
 
 use super::topic::Topic;
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -10,6 +10,17 @@ use std::path::{Path, PathBuf};
 
 /// The answers to all steps, by case.
 pub type RecordedTopic = BTreeMap<String, Vec<RecordedAnswer>>;
+
+/// A case as it is kept.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RecordedCase {
+    /// The version of the API server, such as `v1.37.1`.
+    server: String,
+    /// The [`Case::fingerprint`](super::topic::Case::fingerprint) of what was asked.
+    case: String,
+    answers: Vec<RecordedAnswer>,
+}
 
 /// What is kept of an answer, normalised.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -46,34 +57,56 @@ fn file(folder: &Path, topic: &Topic) -> PathBuf {
 /// Reads the recordings of `topics`.
 ///
 /// # Errors
-/// A recording is missing or cannot be read.
+/// A recording is missing, cannot be read, or is of an earlier version of its case.
 pub fn load(folder: &Path, topics: &[Topic]) -> Result<BTreeMap<String, RecordedTopic>> {
     let read = |topic: &Topic| -> Result<_> {
         let path = file(folder, topic);
         let text =
             std::fs::read_to_string(&path).with_context(|| format!("no recording {}", path.display()))?;
-        let recorded = serde_json::from_str(&text).with_context(|| format!("in {}", path.display()))?;
-        Ok((topic.name.clone(), recorded))
+        let recorded: BTreeMap<String, RecordedCase> =
+            serde_json::from_str(&text).with_context(|| format!("in {}", path.display()))?;
+        for case in &topic.cases {
+            let is_current = recorded.get(&case.name).is_none_or(|kept| kept.case == case.fingerprint);
+            ensure!(
+                is_current,
+                "the recording of case {} of {} is of an earlier version of the case: run `make record`",
+                case.name,
+                path.display()
+            );
+        }
+        let answers = recorded.into_iter().map(|(case, kept)| (case, kept.answers)).collect();
+        Ok((topic.name.clone(), answers))
     };
     topics.iter().map(read).collect()
 }
 
-/// Writes the recordings, one line per answer, so that a change shows in a diff.
+/// Writes what a server of this version answered, one line per answer, so that a change shows in a diff.
 ///
 /// # Errors
 /// A file cannot be written.
-pub fn save(folder: &Path, topics: &[Topic], answers: &BTreeMap<String, RecordedTopic>) -> Result<()> {
+pub fn save(
+    folder: &Path,
+    topics: &[Topic],
+    server: &str,
+    answers: &BTreeMap<String, RecordedTopic>,
+) -> Result<()> {
     for topic in topics {
         let Some(recorded) = answers.get(&topic.name) else { continue };
         let mut text = String::from("{");
         for (number, (case, steps)) in recorded.iter().enumerate() {
             let separator = if number == 0 { "" } else { "," };
-            write!(text, "{separator}\n{}: [", serde_json::to_string(case)?)?;
+            let asked = topic.cases.iter().find(|asked| asked.name == *case).context("a case is gone")?;
+            let (name, server) = (serde_json::to_string(case)?, serde_json::to_string(server)?);
+            let fingerprint = &asked.fingerprint;
+            write!(
+                text,
+                "{separator}\n{name}: {{\"server\": {server}, \"case\": \"{fingerprint}\", \"answers\": ["
+            )?;
             for (number, step) in steps.iter().enumerate() {
                 let separator = if number == 0 { "" } else { "," };
                 write!(text, "{separator}\n{}", sorted(&serde_json::to_value(step)?))?;
             }
-            text.push_str("\n]");
+            text.push_str("\n]}");
         }
         text.push_str("\n}\n");
         let path = file(folder, topic);

@@ -1,10 +1,14 @@
 //! Topics, cases and steps, as they stand in the YAML files.
 
+use crate::fingerprint;
 use anyhow::{Context, Result, bail, ensure};
 use serde::Deserialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
+
+/// Names the only topics to run, separated by commas.
+pub const ONLY: &str = "USHER_TOPICS";
 
 /// One file of the corpus.
 #[derive(Debug, Deserialize)]
@@ -30,6 +34,9 @@ pub struct Topic {
 pub struct Case {
     /// Unique in the corpus and a valid namespace name: the template `{ns}` stands for it.
     pub name: String,
+    /// Changes with everything that is asked. A recording of another fingerprint is out of date.
+    #[serde(skip)]
+    pub fingerprint: String,
     /// False where the namespace must not be there when the case starts.
     #[serde(default = "yes")]
     pub namespace: bool,
@@ -136,11 +143,41 @@ pub fn load(folder: &Path) -> Result<Vec<Topic>> {
         let mut topic: Topic = serde_saphyr::from_str_with_options(&text, options)
             .with_context(|| format!("{} is no topic", path.display()))?;
         topic.name = name;
+        let untyped: Value = serde_saphyr::from_str_with_options(
+            &text,
+            serde_saphyr::options! { budget: None, strict_booleans: true },
+        )?;
+        for (case, asked) in topic.cases.iter_mut().zip(untyped["cases"].as_array().into_iter().flatten()) {
+            case.fingerprint = fingerprint(asked, &untyped["variables"]);
+        }
         topics.push(topic);
     }
     topics.sort_by(|a, b| a.name.cmp(&b.name));
     check(&topics)?;
     Ok(topics)
+}
+
+/// The topics that `USHER_TOPICS=a,b` names; all where it is not set.
+///
+/// # Errors
+/// As for [`load`].
+pub fn selected(folder: &Path) -> Result<Vec<Topic>> {
+    let mut topics = load(folder)?;
+    if let Ok(only) = std::env::var(ONLY) {
+        topics.retain(|topic| only.split(',').any(|name| name == topic.name));
+    }
+    Ok(topics)
+}
+
+/// How an answer is compared does not change the answer.
+fn fingerprint(case: &Value, variables: &Value) -> String {
+    let mut case = case.clone();
+    for step in case["steps"].as_array_mut().into_iter().flatten() {
+        if let Value::Object(fields) = step {
+            fields.remove("compare");
+        }
+    }
+    fingerprint::of(&json!([case, variables]))
 }
 
 fn check(topics: &[Topic]) -> Result<()> {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
 use serde::Deserialize;
 
 use super::plugins::Subject;
@@ -28,7 +28,32 @@ pub struct Difference {
     pub cases: BTreeMap<String, Vec<u64>>,
 }
 
-fn folder() -> PathBuf {
+/// Snapshots of each plugin, and of several together.
+pub const SEEDS: u64 = 260;
+
+/// The module file that pins the Go descheduler.
+const MODULE: &str = include_str!("../../../testbed/modules/descheduler/go.mod");
+
+/// The first line of a recording: which Go descheduler was asked.
+#[must_use]
+pub fn header() -> String {
+    let version = MODULE.lines().find_map(|line| line.trim().strip_prefix("sigs.k8s.io/descheduler "));
+    format!("# sigs.k8s.io/descheduler {}", version.unwrap_or("of an unknown version"))
+}
+
+/// A recording without its header.
+///
+/// # Errors
+/// Another version of the Go descheduler was asked.
+pub fn without_header(text: &str) -> Result<&str> {
+    let (first, rest) = text.split_once('\n').unwrap_or((text, ""));
+    ensure!(first == header(), "{first:?} was asked, but the testbed builds {:?}: run `make record`", header());
+    Ok(rest)
+}
+
+/// The folder of the recordings.
+#[must_use]
+pub fn folder() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("corpus/descheduler")
 }
 
@@ -48,11 +73,12 @@ pub fn read(subject: Subject) -> Result<BTreeMap<u64, Recording>> {
         let verdict = Verdict::parse(parts.next().context("no verdict")?)?;
         Ok((seed, Recording { hash, verdict }))
     };
-    text.lines().map(|one| line(one).with_context(|| format!("{}: {one:?}", path.display()))).collect()
+    let lines = without_header(&text).with_context(|| path.display().to_string())?.lines();
+    lines.map(|one| line(one).with_context(|| format!("{}: {one:?}", path.display()))).collect()
 }
 
 pub fn write(subject: Subject, recordings: &BTreeMap<u64, Recording>) -> Result<()> {
-    let mut text = String::new();
+    let mut text = header() + "\n";
     for (seed, Recording { hash, verdict }) in recordings {
         text.push_str(&format!("{seed} {hash:08x} {verdict}\n"));
     }

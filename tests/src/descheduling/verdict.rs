@@ -4,10 +4,24 @@ use std::collections::BTreeSet;
 use std::fmt;
 
 use anyhow::{Context as _, Result, bail};
+use serde::Deserialize;
 use usher_descheduler::Plan;
 
-use super::judge::Answer;
 use super::plugins::Subject;
+
+/// What the Go descheduler answered about a snapshot.
+#[derive(Debug, Deserialize)]
+pub struct Answer {
+    /// Why it refused the policy.
+    #[serde(default)]
+    pub refused: Option<String>,
+    /// All distinct outcomes: lists of `plugin namespace/name`, in the order of the evictions.
+    #[serde(default)]
+    pub outcomes: Vec<Vec<String>>,
+    /// How long its plugins took, on average.
+    #[serde(default)]
+    pub seconds: f64,
+}
 
 /// A verdict. Pods are `namespace/name`, or `plugin:namespace/name` where there are several plugins.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -4,9 +4,8 @@ use super::form::Deschedule;
 use super::migration;
 use super::reach::ClusterUnderTest;
 use crate::descheduler::{deschedule, named};
-use crate::kubectl::Kubectl;
 use crate::webhook_server::WebhookServer;
-use crate::{Request, TestCluster, crds, manifests};
+use crate::{Request, crds, manifests};
 use anyhow::{Context, Result, anyhow, bail};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -80,8 +79,9 @@ impl Controllers {
         }
     }
 
-    /// So long workloads have to take over, where they do.
-    fn evict_timeout(self) -> Option<SignedDuration> {
+    /// How long workloads have to take over, where they do.
+    #[must_use]
+    pub fn evict_timeout(self) -> Option<SignedDuration> {
         match self {
             Self::EvictPolicy => Some(EVICT_TIMEOUT),
             Self::PatientEvictPolicy => Some(SignedDuration::from_hours(1)),
@@ -329,14 +329,16 @@ pub async fn embedded(which: Controllers, cluster: &Cluster, reached: &ClusterUn
     Ok(Usher::start(which, client, clock))
 }
 
-/// Beside the real control plane, whose API server asks the webhook over loopback. All of it acts as the manager's service
-/// account, with the rights that `deploy/` gives it and no other.
+/// With a cluster whose API server asks the webhook over loopback. All of Usher acts as the manager's service account, whose client is given.
 ///
 /// # Errors
 /// The cluster refused something, or never asks the webhook.
-pub async fn real(which: Controllers, plane: &TestCluster, reached: &ClusterUnderTest) -> Result<Usher> {
-    crds::install(plane).await?;
-    let client = as_the_manager(which, plane).await?;
+pub async fn on_loopback(
+    which: Controllers,
+    manager: kube::Client,
+    administrator: kube::Client,
+    reached: &ClusterUnderTest,
+) -> Result<Usher> {
     let made = rcgen::generate_simple_self_signed(vec!["127.0.0.1".to_owned()])?;
     let certificate = Arc::new(ServingCertificate::default());
     certificate
@@ -344,7 +346,7 @@ pub async fn real(which: Controllers, plane: &TestCluster, reached: &ClusterUnde
         .context("a certificate for the webhook")?;
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
     let base = format!("https://{}", listener.local_addr()?);
-    let admission = Admission::new(client.clone()).with_interceptors(which.interceptors().to_vec());
+    let admission = Admission::new(manager.clone()).with_interceptors(which.interceptors().to_vec());
     let admission = Arc::new(admission.with_gateway(which.gateway_options()));
     let serving = Serving { address: listener.local_addr()?, admission, certificate };
     let webhook = serving.clone().start(listener);
@@ -352,10 +354,10 @@ pub async fn real(which: Controllers, plane: &TestCluster, reached: &ClusterUnde
     register(reached, &target, which.gateway()).await?;
     until_asked(reached).await?;
     let migration = match which {
-        Controllers::All => Some(migration::real(plane.client("admin")?, reached).await?),
+        Controllers::All => Some(migration::real(administrator, reached).await?),
         _ => None,
     };
-    let usher = Usher::start(which, client, Clock::system());
+    let usher = Usher::start(which, manager, Clock::system());
     Ok(Usher { webhook: Mutex::new(webhook), serving: Some(serving), _migration: migration, ..usher })
 }
 
@@ -368,33 +370,6 @@ async fn listen_again(address: SocketAddr) -> Result<TcpListener> {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     bail!("{address} cannot be listened on again");
-}
-
-/// A client of the service account that `deploy/` makes for the manager.
-async fn as_the_manager(which: Controllers, plane: &TestCluster) -> Result<kube::Client> {
-    let kubectl = Kubectl::new(plane).await?;
-    let deploy = crds::folder().with_file_name("");
-    let of_interceptors = manifests::of_workloads(&["-role.yaml", "-limits.yaml"])?;
-    let of_evict_policy: &[&str] = match which.evict_timeout() {
-        Some(_) => &["evict-policy/role.yaml", "evict-policy/policies.yaml"],
-        None => &[],
-    };
-    for file in [
-        "base/namespace.yaml",
-        "base/service-account.yaml",
-        "base/cluster-role.yaml",
-        "base/role.yaml",
-        "descheduler/role.yaml",
-    ]
-    .into_iter()
-    .chain(of_interceptors.iter().map(String::as_str))
-    .chain(of_evict_policy.iter().copied())
-    {
-        let text = std::fs::read_to_string(deploy.join(file))?;
-        kubectl.ok_with("apply --server-side -f -", &text).await?;
-    }
-    let token = kubectl.ok(&format!("create token usher-manager -n {NAMESPACE}")).await?;
-    plane.client_with(token.trim()).await
 }
 
 /// An API server learns of configurations in its own time.

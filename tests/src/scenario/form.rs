@@ -16,10 +16,16 @@ pub struct Scenario {
     /// The file's name, and the case's. It names the namespace and the nodes too.
     #[serde(skip)]
     pub name: String,
+    /// Changes with everything that decides how the scenario ends. A recording of another fingerprint is out of date.
+    #[serde(skip)]
+    pub fingerprint: String,
     /// The rule, in a sentence.
     pub title: String,
     /// Why this takes too long, or needs too much, for real time.
     pub embedded_only: Option<String>,
+    /// `make test-real` plays this on the real cluster, whose behaviour it depends on. The others are compared with their recordings.
+    #[serde(default)]
+    pub judge: bool,
     /// Nodes of pods belong to what is compared: where the scheduler has no choice between equals.
     #[serde(default)]
     pub placement: bool,

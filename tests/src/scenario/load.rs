@@ -1,13 +1,14 @@
 //! Reading scenario files, and making a scenario of each row of a table of cases.
 
 use super::Scenario;
+use crate::fingerprint;
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::{Map, Value};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-/// Only these scenarios, or topics, separated by commas; all cases of a file by the file's name.
-const ONLY: &str = "USHER_SCENARIO";
+/// Fields that do not change how a scenario ends.
+const WITHOUT_EFFECT: [&str; 3] = ["title", "embeddedOnly", "judge"];
 
 /// Reads all scenarios, by topic and name.
 ///
@@ -32,20 +33,6 @@ pub fn load(folder: &Path) -> Result<Vec<Scenario>> {
         ensure!(valid && name.len() <= 40, "{name} cannot be the name of a namespace");
     }
     Ok(scenarios)
-}
-
-/// Those that `USHER_SCENARIO` asks for; all where it is not set.
-#[must_use]
-pub fn select(scenarios: Vec<Scenario>) -> Vec<Scenario> {
-    let Ok(only) = std::env::var(ONLY) else { return scenarios };
-    let wanted = |scenario: &Scenario| {
-        only.split(',').any(|name| {
-            name == scenario.name
-                || name == scenario.topic
-                || scenario.name.strip_prefix(name).is_some_and(|rest| rest.starts_with('-'))
-        })
-    };
-    scenarios.into_iter().filter(wanted).collect()
 }
 
 fn sorted(folder: &Path) -> Result<Vec<PathBuf>> {
@@ -79,10 +66,19 @@ fn read(text: &str, topic: &str, file: &str) -> Result<Vec<Scenario>> {
             None => bail!("each of the cases has a name, as `case`"),
         };
         let form = filled(&Value::Object(form.clone()), &row);
+        let fingerprint = fingerprint(&form);
         let scenario: Scenario = serde_json::from_value(form).with_context(|| name.clone())?;
-        Ok(Scenario { topic: topic.to_owned(), name, ..scenario })
+        Ok(Scenario { topic: topic.to_owned(), name, fingerprint, ..scenario })
     };
     rows.into_iter().map(make).collect()
+}
+
+fn fingerprint(form: &Value) -> String {
+    let mut form = form.clone();
+    if let Value::Object(fields) = &mut form {
+        fields.retain(|field, _| !WITHOUT_EFFECT.contains(&field.as_str()));
+    }
+    fingerprint::of(&form)
 }
 
 /// Puts the values of a row where `{key}` stands. A text that is nothing else becomes the value itself, whatever its
@@ -131,6 +127,16 @@ cases:
         assert_eq!(names, ["f-unset", "f-always"]);
         assert_eq!(scenarios[0].given.objects[0], serde_json::json!({"budget": "web", "max": 1}));
         assert_eq!(scenarios[1].title, "AlwaysAllow is the policy");
+    }
+
+    #[test]
+    fn a_recording_of_a_scenario_is_out_of_date_when_a_step_changes_and_not_when_its_title_does() {
+        let fingerprint = |title: &str, wait: &str| {
+            let text = format!("title: {title}\nsteps: [{{wait: {wait}}}]");
+            read(&text, "t", "f").unwrap().remove(0).fingerprint
+        };
+        assert_eq!(fingerprint("one", "1s"), fingerprint("another", "1s"));
+        assert_ne!(fingerprint("one", "1s"), fingerprint("one", "2s"));
     }
 
     #[test]

@@ -27,6 +27,6 @@ mod stage;
 pub mod suite;
 
 pub use form::Scenario;
-pub use load::{load, select};
+pub use load::load;
 pub use reach::ClusterUnderTest;
 pub use run::{Failure, Report, run};

@@ -114,6 +114,23 @@ impl Observer {
         self.seen.lock().objects.get(uid).map(|object| object.name.family.clone())
     }
 
+    /// Pods that vanished although nobody deleted them, and whose name an earlier pod had. The kubelets that kwok plays delete pods by name
+    /// alone: on a busy machine a late deletion hits the next pod of the name.
+    #[must_use]
+    pub fn deleted_by_name(&self) -> Vec<String> {
+        let seen = self.seen.lock();
+        let pods: Vec<&Object> = seen.objects.values().filter(|object| object.plural == "pods").collect();
+        let has = |pod: &Object, what: &str| {
+            seen.effects.iter().any(|effect| effect.object == pod.name && effect.what == what)
+        };
+        let follows_another = |pod: &Object| {
+            let name = |pod: &Object| pod.last["metadata"]["name"].clone();
+            pods.iter().filter(|other| name(other) == name(pod)).count() > 1
+        };
+        let vanished = |pod: &&&Object| has(pod, "gone") && !has(pod, "terminating") && follows_another(pod);
+        pods.iter().filter(vanished).map(|pod| pod.name.short.clone()).collect()
+    }
+
     /// The last effects, a line each, with the seconds since `start`.
     #[must_use]
     pub fn told(&self, start: Instant, last: usize) -> Vec<String> {
@@ -343,6 +360,21 @@ mod tests {
         assert!(seen.broken.is_empty());
         seen.note("pods", false, pod("p", true, true));
         assert_eq!(seen.broken.len(), 1, "{:?}", seen.broken);
+    }
+
+    #[test]
+    fn a_pod_that_vanishes_is_deleted_by_name_only_if_an_earlier_pod_had_its_name() {
+        let named = |name: &str, uid: &str| json!({"metadata": {"name": name, "uid": uid}});
+        let observer = Observer { seen: Arc::default(), watching: Vec::new() };
+        let note = |gone, object| observer.seen.lock().note("pods", gone, object);
+        note(true, named("other-0", "0"));
+        let mut first = named("db-0", "1");
+        first["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into();
+        note(false, first.clone());
+        note(true, first);
+        assert!(observer.deleted_by_name().is_empty());
+        note(true, named("db-0", "2"));
+        assert_eq!(observer.deleted_by_name(), ["db-0#2"]);
     }
 
     #[test]

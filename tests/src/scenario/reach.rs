@@ -96,6 +96,11 @@ impl ClusterUnderTest {
         Self { usher: Some(usher), ..self }
     }
 
+    /// Ends what a scenario descheduled with, if Usher runs with the cluster.
+    pub fn end_descheduling(&self) {
+        self.usher.iter().for_each(Usher::end_descheduling);
+    }
+
     /// Sends a request as the user, or as the administrator.
     ///
     /// # Errors

@@ -18,6 +18,8 @@ pub struct Report {
     pub outcome: Outcome,
     /// In the time of the cluster.
     pub took: Duration,
+    /// Pods that kwok deleted by mistake: see [`Observer::deleted_by_name`](super::observe::Observer::deleted_by_name).
+    pub deleted_by_name: Vec<String>,
 }
 
 /// Why a scenario failed, and what had happened.
@@ -28,6 +30,8 @@ pub struct Failure {
     pub place: String,
     pub why: String,
     pub effects: Vec<String>,
+    /// As in [`Report`].
+    pub deleted_by_name: Vec<String>,
 }
 
 impl fmt::Display for Failure {
@@ -46,23 +50,26 @@ impl fmt::Display for Failure {
 /// # Errors
 /// Something was not as the scenario wants it.
 pub async fn run(scenario: &Scenario, cluster: &Arc<ClusterUnderTest>) -> Result<Report, Failure> {
-    let failure = |place: &str, why: &anyhow::Error, effects| Failure {
+    let failure = |place: &str, why: &anyhow::Error, effects, deleted_by_name| Failure {
         scenario: scenario.name.clone(),
         title: scenario.title.clone(),
         place: place.to_owned(),
         why: format!("{why:#}"),
         effects,
+        deleted_by_name,
     };
     let stage = match Stage::set(scenario, cluster).await {
         Ok(stage) => stage,
-        Err(why) => return Err(failure("given", &why, Vec::new())),
+        Err(why) => return Err(failure("given", &why, Vec::new(), Vec::new())),
     };
     let mut place = String::new();
     let played = play(scenario, &stage, &mut place).await;
     let took = stage.started.elapsed();
-    played
-        .map(|outcome| Report { outcome, took })
-        .map_err(|why| failure(&place, &why, stage.observer.told(stage.started, TOLD)))
+    let deleted = stage.observer.deleted_by_name();
+    match played {
+        Ok(outcome) => Ok(Report { outcome, took, deleted_by_name: deleted }),
+        Err(why) => Err(failure(&place, &why, stage.observer.told(stage.started, TOLD), deleted)),
+    }
 }
 
 async fn play(scenario: &Scenario, stage: &Stage, place: &mut String) -> Result<Outcome> {

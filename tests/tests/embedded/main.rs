@@ -1,5 +1,5 @@
-//! The cluster that the other tests stand on: the embedded API server, what lives beside it, and how both compare with the real
-//! control plane.
+//! The embedded cluster that the other tests run on: its API server, the simulator, and how both compare with the recordings of the
+//! real control plane.
 
 mod conformance;
 mod faults;
@@ -7,8 +7,6 @@ mod heartbeats;
 mod hostile_input;
 mod housekeeping;
 mod kube_rs;
-mod kubectl;
-mod kubectl_create;
 mod life;
 mod list_watch;
 mod too_large;

@@ -23,6 +23,7 @@ use usher_apply::Clock;
 use usher_cli::Environment;
 use usher_controllers::eviction_request::{Nobody, run};
 use usher_tests::TestCluster;
+use usher_tests::both::cli::everybody_is_heard;
 use usher_tests::living::node;
 use usher_tests::typed::{self, Printed};
 
@@ -57,13 +58,6 @@ impl Scene {
         let life = life::start(&embedded, life::Options { times, ..life::Options::default() });
         let client = cluster.client("admin").unwrap();
         Self { cluster, client, _life: Some(life), controller: None }
-    }
-
-    /// A real API server, on which pods stay pending.
-    async fn real() -> Self {
-        let cluster = TestCluster::real().await.unwrap();
-        let client = cluster.client("admin").unwrap();
-        Self { cluster, client, _life: None, controller: None }
     }
 
     async fn with_controller() -> Self {
@@ -569,47 +563,9 @@ async fn a_webhook_that_does_not_answer_is_told_with_what_to_do() {
     assert!(printed.err.ends_with(end), "{printed:?}");
 }
 
-/// Many ask for the same pod at the same time, and take it back at the same time: nobody is lost.
-async fn everybody_is_heard(place: &Scene) {
-    let uid = place.pending_pod("many", "many", json!({})).await.uid().unwrap();
-    let evict: Vec<String> =
-        (0..8).map(|number| format!("evict many --requester r{number}.example.com")).collect();
-    let asked = futures::future::join_all(evict.iter().map(|line| place.usher(line))).await;
-    assert!(asked.iter().all(|printed| printed.code() == 0), "{asked:?}");
-    let request = place.api::<EvictionRequest>().get(&uid).await.unwrap();
-    assert_eq!(request.finalizers().len(), 8, "{:?}", request.finalizers());
-    let cancel: Vec<String> =
-        (1..8).map(|number| format!("cancel many --requester r{number}.example.com")).collect();
-    let taken_back = futures::future::join_all(cancel.iter().map(|line| place.usher(line))).await;
-    assert!(taken_back.iter().all(|printed| printed.code() == 0), "{taken_back:?}");
-    let request = place.api::<EvictionRequest>().get(&uid).await.unwrap();
-    assert_eq!(request.finalizers(), ["requester.evictionrequest.coordination.k8s.io/name_r0.example.com"]);
-}
-
 #[tokio::test]
 async fn everybody_who_asks_at_once_is_heard() {
     let place = Scene::bare().await;
     place.install().await;
-    everybody_is_heard(&place).await;
-}
-
-#[tokio::test]
-async fn the_real_server_is_understood_as_well() {
-    if usher_testbed::skip_real("cli: the commands on the real API server") {
-        return;
-    }
-    let mut place = Scene::real().await;
-    for line in ["requests", "requests -w"] {
-        assert_eq!(place.usher(line).await.error(), MISSING, "{line}");
-    }
-    place.install().await;
-    everybody_is_heard(&place).await;
-    let explained = place.usher("explain many").await;
-    assert!(explained.out.contains("Requested by  r0.example.com\n"), "{explained:?}");
-    assert!(place.usher("explain nope").await.error().starts_with("pod \"nope\" is not in namespace"));
-    assert!(place.usher("requests -l app=)").await.error().contains("is not understood"));
-    place.control();
-    let waited = place.usher("evict many --wait").await;
-    assert_eq!(waited.code(), 0, "{waited:?}");
-    assert!(waited.out.ends_with("s\n") && waited.out.contains("the pod is gone after "), "{waited:?}");
+    everybody_is_heard(&place.client).await;
 }

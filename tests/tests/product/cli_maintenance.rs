@@ -5,16 +5,11 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use tokio::time::sleep;
-use usher_apply::Clock;
 use usher_cli::Environment;
-use usher_controllers::run_all;
-use usher_tests::cluster::ADMIN;
-use usher_tests::living::{DAEMON_SETS, DEPLOYMENTS, Living, NODES, PODS, bare_pod, node, workload};
+use usher_tests::living::{DAEMON_SETS, Living, NODES, PODS, bare_pod, workload};
 use usher_tests::maintenances::{MAINTENANCES, Scene};
 use usher_tests::requests::REQUESTS;
-use usher_tests::scenario::beside::WITHOUT_SURGES;
 use usher_tests::typed::{self, Printed};
-use usher_tests::{TestCluster, crds};
 
 mod many_nodes;
 
@@ -584,57 +579,4 @@ async fn without_the_definitions_it_is_said_what_to_install() {
             "{line}: {error}"
         );
     }
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_real_control_plane_is_drained_as_well() {
-    if usher_testbed::skip_real("cli: node maintenance on the real control plane") {
-        return;
-    }
-    let cluster = TestCluster::real_living().await.unwrap();
-    let client = cluster.client(ADMIN).unwrap();
-    let environment = Environment { cluster: Some(client.clone()), ..Environment::plain() };
-    let missing = typed::usher("maintenance list", &environment).await.unwrap().error();
-    assert!(missing.starts_with("Usher is not installed in this cluster, which knows no "), "{missing}");
-    crds::install(&cluster).await.unwrap();
-    for number in 1..=4 {
-        let mut node = node(&format!("n{number}"));
-        node["metadata"]["annotations"] = json!({"kwok.x-k8s.io/node": "fake"});
-        cluster.created(NODES, &node).await.unwrap();
-    }
-    cluster.created(DEPLOYMENTS, &workload("Deployment", "web", json!({"replicas": 6}))).await.unwrap();
-    let all_ready = |answer: &usher_tests::Answer| answer.body["status"]["availableReplicas"] == 6;
-    cluster.until(&format!("{DEPLOYMENTS}/web"), all_ready).await.unwrap();
-    let manager = tokio::spawn(run_all(client, Clock::system(), &WITHOUT_SURGES));
-
-    assert_eq!(typed::usher("cordon n2", &environment).await.unwrap().out, "node/n2: cordoned\n");
-    for (line, name) in
-        [("drain n1 --timeout 3m", "drain-n1"), ("drain n2 n3 --timeout 3m", "drain-n2-and-1-more")]
-    {
-        let drained = typed::usher(line, &environment).await.unwrap();
-        assert_eq!(drained.code(), 0, "{drained:?}");
-        assert!(drained.out.starts_with(&format!("maintenance {name} created: it drains ")), "{drained:?}");
-    }
-    let list = typed::usher("maintenance list", &environment).await.unwrap().out;
-    assert!(list.contains("drain-n2-and-1-more   Drained   2       2/2       0         0"), "{list}");
-    let described = typed::usher("maintenance describe drain-n1", &environment).await.unwrap().out;
-    assert!(described.contains("all pods have left 1 node\n"), "events: {described}");
-    assert_eq!(typed::usher("uncordon n1", &environment).await.unwrap().code(), 1);
-    let back = typed::usher("maintenance cordon drain-n1", &environment).await.unwrap().error();
-    assert!(back.contains("stages never go back"), "{back}");
-    let completed = typed::usher("maintenance complete drain-n1 --timeout 1m", &environment).await.unwrap();
-    assert!(completed.out.ends_with("node/n1: uncordoned\n"), "{completed:?}");
-    let cancelled =
-        typed::usher("maintenance cancel drain-n2-and-1-more --timeout 1m", &environment).await.unwrap();
-    assert!(
-        cancelled
-            .out
-            .ends_with("node/n2: stays cordoned, as it was before the maintenance\nnode/n3: uncordoned\n"),
-        "{cancelled:?}"
-    );
-    assert_eq!(
-        typed::usher("maintenance describe drain-n2-and-1-more", &environment).await.unwrap().code(),
-        1
-    );
-    manager.abort();
 }

@@ -1,18 +1,11 @@
 //! The dry run of a drain and the explanation of a node, on the living embedded cluster in virtual time.
 #![allow(clippy::unwrap_used, reason = "a test that fails here has failed")]
 
-use k8s_openapi::api::core::v1::{Node, Pod};
-use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kube::api::{Api, PostParams, ResourceExt};
-use kube::runtime::wait::{await_condition, conditions};
-use serde::Serialize;
-use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use usher_api::workloads::BundledInterceptor;
-use usher_cli::{Ending, Environment};
-use usher_tests::TestCluster;
+use usher_cli::Ending;
 use usher_tests::living::{
-    BUDGETS, DAEMON_SETS, DEPLOYMENTS, NODES, PODS, bare_pod, node, template, workload,
+    BUDGETS, DAEMON_SETS, DEPLOYMENTS, NODES, PODS, bare_pod, template, workload,
 };
 use usher_tests::maintenances::{MAINTENANCES, Scene, is_drained, of_nodes};
 use usher_tests::requests::REQUESTS;
@@ -205,49 +198,4 @@ async fn a_dry_run_knows_whether_the_interceptor_of_daemon_sets_is_switched_off(
         let requests = scene.get(REQUESTS).await.unwrap();
         assert_eq!(requests["items"], json!([]), "nothing is stored");
     }
-}
-
-/// What a real API server sends is read as well: nodes, pods and budgets that no controller has looked at.
-#[tokio::test]
-async fn a_dry_run_and_an_explanation_on_a_real_api_server() {
-    if usher_testbed::skip_real("a dry run and an explanation on a real API server") {
-        return;
-    }
-    let cluster = TestCluster::real().await.unwrap();
-    let client = cluster.client("admin").unwrap();
-    let definitions: Api<CustomResourceDefinition> = Api::all(client.clone());
-    for (_, definition) in usher_api::crd::crds() {
-        definitions.create(&PostParams::default(), &definition).await.unwrap();
-        let established = conditions::is_crd_established();
-        await_condition(definitions.clone(), &definition.name_any(), established).await.unwrap();
-    }
-    for name in ["n1", "n2"] {
-        create::<Node>(Api::all(client.clone()), node(name)).await;
-    }
-    let mut pod = bare_pod("solo", "n1");
-    pod["spec"]["containers"][0]["resources"]["requests"]["memory"] = "1Gi".into();
-    pod["spec"]["volumes"] = json!([{"name": "scratch", "emptyDir": {}}]);
-    create::<Pod>(Api::namespaced(client.clone(), "default"), pod).await;
-
-    let environment = Environment { cluster: Some(client.clone()), ..Environment::plain() };
-    let printed = typed::usher("drain n1 --dry-run", &environment).await.unwrap();
-    let text = &printed.out;
-    assert_eq!(printed.code(), 1, "it would be refused: {text}");
-    assert!(text.starts_with("Dry run: 1 node with 1 pod would be drained at once."), "{text}");
-    assert!(text.contains("- 1 pod has no controller and will not be recreated\n"), "{text}");
-    assert!(text.contains("- 1 pod has emptyDir data, which is deleted with the pod\n"), "{text}");
-    let refused = typed::usher("drain n1 --force", &environment).await.unwrap().error();
-    assert!(refused.contains("add --delete-emptydir-data\n  default/solo: "), "{refused}");
-
-    let text = typed::usher("explain node/n1", &environment).await.unwrap().out;
-    assert!(text.starts_with("Node n1 is in no maintenance, and has 1 pod.\n"), "{text}");
-    assert!(text.contains("Evictable     1 pod: it would be evicted at once"), "{text}");
-}
-
-async fn create<K>(api: Api<K>, object: Value)
-where
-    K: Clone + DeserializeOwned + Serialize + std::fmt::Debug,
-{
-    let object: K = serde_json::from_value(object).unwrap();
-    api.create(&PostParams::default(), &object).await.unwrap();
 }

@@ -1,77 +1,20 @@
 //! Ours decides as the Go descheduler does: on thousands of generated clusters, plugin by plugin, against its recorded verdicts.
 //!
-//! `USHER_RECORD=1` asks the Go descheduler again, which takes minutes. `USHER_SUBJECT=RemoveDuplicates` leaves out all others, and
-//! `USHER_SEED=17` shows one snapshot of it.
+//! `USHER_SUBJECT=RemoveDuplicates` leaves out all others, and `USHER_SEED=17` shows one snapshot of it.
 #![allow(clippy::unwrap_used, reason = "a test that fails here has failed")]
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::io::Write as _;
 
-use jiff::Timestamp;
-use parking_lot::Mutex;
 use usher_descheduler::{Differences, InProgress, Planner, Policy};
-use usher_tests::descheduling::judge::{Asking, Judge};
-use usher_tests::descheduling::recordings::{self, Recording};
+use usher_tests::descheduling::recordings::{self, Recording, SEEDS};
 use usher_tests::descheduling::verdict::Verdict;
-use usher_tests::descheduling::{Snapshot, Subject, fixed_now};
-use usher_tests::seeds;
+use usher_tests::descheduling::{Snapshot, Subject, each_subject, fixed_now, subjects};
 
-/// Snapshots of each plugin, and of several together.
-const SEEDS: u64 = 260;
-const ASKING: Asking = Asking { least: 12, most: 60, own_indexes: false };
-
-fn subjects() -> Vec<Subject> {
-    let only = std::env::var("USHER_SUBJECT").ok();
-    Subject::all().filter(|subject| only.as_deref().is_none_or(|only| only == subject.name)).collect()
-}
 
 fn say(line: &str) {
     // Not println, which the test harness swallows in tests that pass.
     let _ = writeln!(std::io::stderr(), "{line}");
-}
-
-/// What the Go descheduler says now. Snapshots are as old as its clock says.
-fn judged(judge: &mut Judge, subject: Subject, seed: u64) -> Verdict {
-    let Snapshot { objects, policy } = Snapshot::make(subject, seed, Timestamp::now());
-    Verdict::of(&judge.ask(&policy, &objects, ASKING).unwrap(), subject)
-}
-
-/// Does the work of each subject, as many at a time as there are cores.
-fn each_subject<T: Send>(work: impl Fn(Subject) -> T + Sync) -> Vec<T> {
-    let waiting = Mutex::new(subjects().into_iter());
-    let done = Mutex::new(Vec::new());
-    std::thread::scope(|scope| {
-        for _ in 0..std::thread::available_parallelism().map_or(1, usize::from) {
-            scope.spawn(|| {
-                loop {
-                    let next = waiting.lock().next();
-                    let Some(subject) = next else { break };
-                    let result = work(subject);
-                    done.lock().push(result);
-                }
-            });
-        }
-    });
-    done.into_inner()
-}
-
-#[test]
-fn the_recordings_of_the_go_descheduler() {
-    if !std::env::var("USHER_RECORD").is_ok_and(|value| value == "1") {
-        return;
-    }
-    // Built once, before all that start it.
-    drop(Judge::start().unwrap());
-    each_subject(|subject| {
-        let mut judge = Judge::start().unwrap();
-        let mut recorded = BTreeMap::new();
-        for seed in 1..=SEEDS {
-            let hash = Snapshot::make(subject, seed, fixed_now()).hash();
-            recorded.insert(seed, Recording { hash, verdict: judged(&mut judge, subject, seed) });
-        }
-        recordings::write(subject, &recorded).unwrap();
-        say(&format!("recorded {}", subject.name));
-    });
 }
 
 /// What ours decided otherwise.
@@ -139,38 +82,6 @@ fn ours_decides_as_the_go_descheduler_does_and_better_where_that_is_listed() {
         unlisted.is_empty() && unneeded.is_empty(),
         "differ and are not listed: {unlisted:?}\nlisted, and do not differ: {unneeded:?}"
     );
-}
-
-/// Building the Go descheduler takes minutes, so that this is only done where `USHER_JUDGE=1` asks for it: about a few recorded snapshots,
-/// or with `USHER_SEEDS=261-760` about those, which nobody has asked about before.
-#[test]
-fn the_go_descheduler_still_says_what_it_said() {
-    if !std::env::var("USHER_JUDGE").is_ok_and(|value| value == "1") {
-        say("not asked: the Go descheduler, as USHER_JUDGE=1 is not set");
-        return;
-    }
-    let wanted = seeds::wanted(SEEDS).unwrap();
-    let step = if std::env::var_os("USHER_SEEDS").is_some() { 1 } else { 50 };
-    let seeds: Vec<u64> = wanted.step_by(step).collect();
-    drop(Judge::start().unwrap());
-    let wrong: Vec<String> = each_subject(|subject| {
-        let mut judge = Judge::start().unwrap();
-        let mut wrong = Vec::new();
-        for seed in &seeds {
-            let said = judged(&mut judge, subject, *seed);
-            let plan =
-                Snapshot::make(subject, *seed, fixed_now()).plan(Differences::none(), fixed_now()).unwrap();
-            let ours = Verdict::pods_of(&plan, subject);
-            if !said.admits(&ours) {
-                wrong.push(format!("{} {seed}: Go {said}, ours {}", subject.name, ours.join(" ")));
-            }
-        }
-        wrong
-    })
-    .into_iter()
-    .flatten()
-    .collect();
-    assert!(wrong.is_empty(), "{} differ:\n{}", wrong.len(), wrong.join("\n"));
 }
 
 #[test]

@@ -1,10 +1,6 @@
-//! The binary, and what is shipped with it: `usher manager` on the real control plane, its traces, `deploy/` and the pages of `docs/`.
+//! The binary and what is shipped with it: `usher manager` on an embedded cluster, its traces, `deploy/` and the pages of `docs/`.
 
-#[path = "../common/mod.rs"]
-mod common;
 mod deploy;
-mod guide;
-mod manager;
 mod memory;
 mod threats;
 mod traces;

@@ -8,7 +8,8 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// The functions that follow `#[test]` or `#[tokio::test]` in a folder's sources, and those that lines of `on_both_clusters!` name.
+/// The functions that follow `#[test]` or `#[tokio::test]` in a folder's sources, and those that lines of a macro such as
+/// `each_on_its_own_server!` name.
 fn tests_below(folder: &Path, into: &mut BTreeSet<String>) {
     for entry in std::fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
@@ -19,7 +20,7 @@ fn tests_below(folder: &Path, into: &mut BTreeSet<String>) {
             let (mut is_test, mut on_both) = (false, false);
             for whole in text.lines() {
                 let line = whole.trim();
-                if whole == "on_both_clusters! {" || (on_both && whole == "}") {
+                if whole.ends_with("_server! {") || (on_both && whole == "}") {
                     on_both = !on_both;
                 } else if on_both {
                     into.extend(line.split(' ').next().map(str::to_owned));
@@ -37,7 +38,7 @@ fn tests_below(folder: &Path, into: &mut BTreeSet<String>) {
 #[test]
 fn every_test_that_the_threat_model_names_exists() {
     let mut known = BTreeSet::new();
-    for folder in ["crates", "tests"] {
+    for folder in ["crates", "tests", "tests-real"] {
         tests_below(&root().join(folder), &mut known);
     }
     assert!(known.contains("every_test_that_the_threat_model_names_exists"));

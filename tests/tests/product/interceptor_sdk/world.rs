@@ -17,12 +17,10 @@ use tokio::time::{Instant, sleep};
 use usher_api::{EvictionRequest, EvictionRequestStatus};
 use usher_interceptors::{HandlerError, InterceptorClass, InterceptorRunner, Turn};
 use usher_tests::crds;
+pub use usher_tests::sdk::{CLASS, DRAIN, NEXT, pod, request};
 
 pub const MINUTE: Duration = Duration::from_secs(60);
 pub const HOUR: Duration = Duration::from_secs(3600);
-pub const CLASS: &str = "db.example.com";
-pub const NEXT: &str = "next.example.com";
-pub const DRAIN: &str = "requester.evictionrequest.coordination.k8s.io/name_drain.example.com";
 
 pub struct World {
     pub client: Client,
@@ -135,25 +133,6 @@ impl Drop for Running {
     fn drop(&mut self) {
         self.0.abort();
     }
-}
-
-pub fn pod(name: &str) -> Pod {
-    let containers = json!([{"name": "c", "image": "i:1"}]);
-    serde_json::from_value(
-        json!({"metadata": {"name": name, "labels": {"app": name}}, "spec": {"containers": containers}}),
-    )
-    .unwrap()
-}
-
-pub fn request(pod: &Pod) -> EvictionRequest {
-    let interceptors =
-        json!([{"interceptorClass": CLASS, "priority": 12000}, {"interceptorClass": NEXT, "priority": 500}]);
-    serde_json::from_value(json!({
-        "apiVersion": "evictionrequest.coordination.k8s.io/v1alpha1", "kind": "EvictionRequest",
-        "metadata": {"name": pod.uid(), "finalizers": [DRAIN]},
-        "spec": {"podRef": {"name": pod.name_any(), "uid": pod.uid()}, "interceptors": interceptors},
-    }))
-    .unwrap()
 }
 
 pub fn stamp(at: Timestamp) -> String {
