@@ -10,17 +10,19 @@ SEEDS ?= 200
 SECONDS ?= 60
 # How long `make attacks` attacks.
 ATTACK_SECONDS ?= 600
+# Everything, with the features that the image has: traces, and shutdowns delayed by systemd-logind.
+ALL = --locked --workspace --features usher/traces,usher/logind
 # The version of cargo-deny that `make deny` was tried with.
 DENY = 0.19.0
 
 ifeq ($(RUSTC_WORKSPACE_WRAPPER),clippy-driver)
 # As in .ci/run: clippy's driver compiles what the tests run and lints it on the way, so nothing is compiled for lints alone.
-LINT = $(CARGO) test --locked --workspace --no-run && $(CARGO) test --locked --workspace --no-run --benches && $(CARGO) build --locked --workspace --bins
+LINT = $(CARGO) test $(ALL) --no-run && $(CARGO) test $(ALL) --no-run --benches && $(CARGO) build $(ALL) --bins --examples
 # The binary that clusters get is kept where .ci/run wants it, before that of the tests takes its place.
-LINT_OF_IMAGE = $(CARGO) build --locked --workspace --no-default-features --bin usher && { [ -z "$(USHER_IMAGE_BINARY)" ] || cp $(TARGET)/debug/usher "$(USHER_IMAGE_BINARY)"; }
+LINT_OF_IMAGE = $(CARGO) build $(ALL) --no-default-features --bin usher && { [ -z "$(USHER_IMAGE_BINARY)" ] || cp $(TARGET)/debug/usher "$(USHER_IMAGE_BINARY)"; }
 else
-LINT = $(CARGO) clippy --locked --workspace --all-targets -- -D warnings
-LINT_OF_IMAGE = $(CARGO) clippy --locked --workspace --no-default-features --bin usher -- -D warnings
+LINT = $(CARGO) clippy $(ALL) --all-targets -- -D warnings && $(CARGO) clippy --locked -p usher -- -D warnings
+LINT_OF_IMAGE = $(CARGO) clippy $(ALL) --no-default-features --bin usher -- -D warnings
 endif
 
 .PHONY: help demo test test-real test-long installed seeds soak attacks check check-crates install-deny deny fuzz bench record image
@@ -35,12 +37,12 @@ test: toolchain ## all tests that need Rust and a C linker only
 	hack/test
 
 test-real: toolchain ## what only a real control plane can judge: builds etcd, Kubernetes and kubectl once (needs Go and root)
-	$(CARGO) build --locked --workspace --bins --examples
+	$(CARGO) build $(ALL) --bins --examples
 	$(TESTBED) build
 	hack/test real
 
 test-long: toolchain ## all tests on both clusters, 200 seeds of each kind, ten minutes of attacks, upgrades, many pods, benchmarks at a tenth
-	$(CARGO) build --locked --workspace --bins --examples
+	$(CARGO) build $(ALL) --bins --examples
 	$(TESTBED) build
 	USHER_SEEDS=$(SEEDS) hack/test
 	USHER_ATTACK_SECONDS=$(ATTACK_SECONDS) USHER_INSTALLED=all hack/test long
@@ -48,9 +50,9 @@ test-long: toolchain ## all tests on both clusters, 200 seeds of each kind, ten 
 
 installed: toolchain ## the image of 'make image' on real nodes, by kustomize and by the chart: drained, upgraded, uninstalled (needs root)
 	hack/image "" target/usher.tar
-	$(CARGO) build --locked --workspace --bins --examples
+	$(CARGO) build $(ALL) --bins --examples
 	$(TESTBED) build
-	USHER_INSTALLED=all USHER_IMAGE=$(CURDIR)/target/usher.tar $(CARGO) test --locked --workspace --test installed -- --include-ignored --nocapture
+	USHER_INSTALLED=all USHER_IMAGE=$(CURDIR)/target/usher.tar $(CARGO) test $(ALL) --test installed -- --include-ignored --nocapture
 
 seeds: toolchain ## 200 seeds (SEEDS=) each of eviction requests, maintenances, surges, interference, drains that stand still and callers with few rights, in virtual time
 	USHER_SEEDS=$(SEEDS) $(CARGO) test --locked --release -p usher-tests --test seeds
@@ -58,12 +60,12 @@ seeds: toolchain ## 200 seeds (SEEDS=) each of eviction requests, maintenances, 
 soak: toolchain ## ten times as many seeds, 2,000 of the cluster itself, and a maintenance of 50 nodes: hours
 	USHER_SEEDS=2000 $(CARGO) test --locked --release -p usher-tests --test seeds
 	USHER_SEEDS=2000 $(CARGO) test --locked --release -p usher-tests --test embedded a_cluster_finds
-	USHER_NODES=50 $(CARGO) test --locked --workspace --test many_pods -- --include-ignored
+	USHER_NODES=50 $(CARGO) test $(ALL) --test many_pods -- --include-ignored
 
 attacks: toolchain ## ten minutes (ATTACK_SECONDS=) of users with few rights and strangers against a manager on a real control plane
-	$(CARGO) build --locked --workspace --bins --examples
+	$(CARGO) build $(ALL) --bins --examples
 	$(TESTBED) build
-	USHER_ATTACK_SECONDS=$(ATTACK_SECONDS) $(CARGO) test --locked --workspace --test attacks -- --nocapture
+	USHER_ATTACK_SECONDS=$(ATTACK_SECONDS) $(CARGO) test $(ALL) --test attacks -- --nocapture
 
 check: toolchain ## format, lints, generated files, dependency direction; licences and sources of crates where cargo-deny is installed
 	$(CARGO) fmt --all --check
@@ -93,11 +95,11 @@ bench: toolchain ## the figures: the store at 150,000 pods against kube-apiserve
 	$(CARGO) bench --locked -p usher-controllers --bench maintenance
 
 record: toolchain ## ask the real control plane for the corpus' answers and the scenarios' ends again, and the Go descheduler for its decisions
-	$(CARGO) build --locked --workspace --bins --examples
+	$(CARGO) build $(ALL) --bins --examples
 	$(TESTBED) build
-	USHER_RECORD=1 $(CARGO) test --locked --workspace --test control_plane the_recordings_are
-	USHER_RECORD=1 $(CARGO) test --locked --workspace --test judge
-	USHER_RECORD=1 $(CARGO) test --locked --workspace --test control_plane the_go_descheduler_still
+	USHER_RECORD=1 $(CARGO) test $(ALL) --test control_plane the_recordings_are
+	USHER_RECORD=1 $(CARGO) test $(ALL) --test judge
+	USHER_RECORD=1 $(CARGO) test $(ALL) --test control_plane the_go_descheduler_still
 
 image: toolchain ## the container image of the manager, with docker, podman or buildah; ARCHIVE=usher.tar also saves it
 	hack/image "" "$(ARCHIVE)"

@@ -1,8 +1,8 @@
 //! Scenarios over many seeds, each in virtual time on a runtime of its own. The first seed that fails is told with the
 //! end of its trace and the command that runs it again.
 //!
-//! `USHER_SEED=7` runs one seed, `USHER_SEEDS=500` the first so many, `USHER_SEEDS=501-1000` the next; without them a test runs
-//! a few of its own choice. A long run says how far it is.
+//! `USHER_SEED=7` runs one seed, `USHER_SEEDS=500` the first 500, `USHER_SEEDS=501-1000` the next; without them a test runs the first [`FEW`].
+//! A long run reports how far it is.
 
 use std::fmt;
 use std::io::Write;
@@ -14,7 +14,9 @@ use anyhow::{Context as _, Result, anyhow};
 use parking_lot::Mutex;
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
-/// So many seeds run at once.
+/// Seeds of each kind in `make test`; `make test-long` runs 200.
+pub const FEW: u64 = 20;
+/// Maximum number of seeds of one test at once.
 const THREADS: usize = 2;
 /// Lines of the trace that a failure shows, unless it is of a single seed.
 const SHOWN: usize = 40;

@@ -259,12 +259,12 @@ pub struct EvictionRequestStatus {
 
     /// ExpectedInterceptorFinishTime is when the active interceptor expects to be done. Empty if it cannot tell.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Time")]
+    #[schemars(with = "crate::schema::Time")]
     pub expected_interceptor_finish_time: Option<Time>,
 
     /// ProgressTimestamp is when the active interceptor last reported progress. It cannot be in the future.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Time")]
+    #[schemars(with = "crate::schema::Time")]
     pub progress_timestamp: Option<Time>,
 
     /// EvictionRequestCancellationPolicy says whether the request may be taken back. The active interceptor sets Forbid once

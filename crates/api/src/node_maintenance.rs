@@ -217,6 +217,7 @@ impl DrainPlanEntry {
 ).message("maxNodes must be a number of nodes, 1 or more, or a percentage from 1% to 100%"))]
 pub struct DrainLimit {
     /// MaxNodes is a number of nodes or a percentage of the selected ones, rounded up.
+    #[schemars(schema_with = "crate::schema::int_or_string")]
     pub max_nodes: IntOrString,
     /// TopologyKey is the label of a node by which the limit is counted, such as topology.kubernetes.io/zone: then maxNodes is
     /// for each of its values, and for the nodes without the label.
@@ -311,7 +312,7 @@ pub struct StageStatus {
     pub name: NodeMaintenanceStage,
     /// StartTimestamp is when the stage was started.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Time")]
+    #[schemars(with = "crate::schema::Time")]
     pub start_timestamp: Option<Time>,
 }
 
@@ -363,7 +364,7 @@ pub struct DrainStatus {
     /// ExpectedFinishTime is when the drain is expected to be done, learned from how long pods of the same owner took. It is
     /// absent while nothing is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Time")]
+    #[schemars(with = "crate::schema::Time")]
     pub expected_finish_time: Option<Time>,
 }
 

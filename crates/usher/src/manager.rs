@@ -38,7 +38,6 @@ use crate::interruption::interruption;
 use gates::{Gate, Gates};
 use health::Health;
 use scrapers::Scrapers;
-use traces::Traces;
 
 #[derive(clap::Args)]
 pub struct Arguments {
@@ -209,7 +208,7 @@ pub fn duration(text: &str) -> Result<SignedDuration, String> {
 pub const END_WITHIN: Duration = Duration::from_secs(25);
 
 pub async fn run(arguments: Arguments) -> anyhow::Result<()> {
-    let traces = Traces::start(&arguments.traces)?;
+    let traces = arguments.traces.start()?;
     logs::start(&arguments.logs, traces.as_ref())?;
     let ended = serve(arguments).await;
     if let Some(traces) = traces {

@@ -21,3 +21,4 @@ mod kubectl_create;
 mod manager;
 mod node_shutdown;
 mod same_answers;
+mod traces;

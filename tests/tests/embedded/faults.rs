@@ -26,15 +26,13 @@ use usher_tests::living::{DEPLOYMENTS, Living, PODS, names, workload};
 use usher_tests::seeds::{self, Named};
 use usher_tests::upheaval::an_hour_of_faults;
 
-/// Seeds in a test run; `USHER_SEEDS` asks for more.
-const FEW: u64 = 4;
 const SETTLED: Duration = Duration::from_secs(60);
 
 #[test]
 fn a_cluster_finds_its_way_back_after_an_hour_of_faults() {
     let named =
         Named { module: module_path!(), test: "a_cluster_finds_its_way_back_after_an_hour_of_faults" };
-    if let Err(failure) = seeds::run(named, seeds::wanted(FEW).unwrap(), an_hour_of_faults) {
+    if let Err(failure) = seeds::run(named, seeds::wanted(seeds::FEW).unwrap(), an_hour_of_faults) {
         panic!("{failure}");
     }
 }

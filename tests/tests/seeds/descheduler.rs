@@ -27,8 +27,6 @@ use usher_tests::requests::REQUESTS;
 use usher_tests::scenario::beside::answer_inside;
 use usher_tests::seeds::{self, Named, Trace};
 
-/// Seeds that every run of the tests goes through; `make seeds` asks for more.
-const FEW: u64 = 16;
 const TROUBLE: Duration = Duration::from_secs(2400);
 const INTERVAL: SignedDuration = SignedDuration::from_secs(60);
 const TTL: SignedDuration = SignedDuration::from_mins(8);
@@ -407,6 +405,6 @@ fn limits_and_cool_downs_hold_and_no_request_is_left_whatever_happens_to_the_des
         module: module_path!(),
         test: "limits_and_cool_downs_hold_and_no_request_is_left_whatever_happens_to_the_descheduler",
     };
-    seeds::run(named, seeds::wanted(FEW).unwrap(), descheduling_in_trouble)
+    seeds::run(named, seeds::wanted(seeds::FEW).unwrap(), descheduling_in_trouble)
         .unwrap_or_else(|why| panic!("{why}"));
 }

@@ -26,8 +26,6 @@ use usher_tests::requests::REQUESTS;
 use usher_tests::scenario::beside::{WITHOUT_SURGES, answer_inside};
 use usher_tests::seeds::{self, Named, Trace};
 
-/// Seeds that every run of the tests goes through; `make seeds` asks for 2,000.
-const FEW: u64 = 20;
 const TROUBLE: Duration = Duration::from_secs(600);
 /// No maintenance is larger.
 const MEBIBYTE: usize = 1 << 20;
@@ -186,7 +184,7 @@ async fn maintenances_in_trouble(seed: u64, trace: Trace) -> Result<()> {
 #[test]
 fn maintenances_end_well_whatever_goes_wrong() {
     let named = Named { module: module_path!(), test: "maintenances_end_well_whatever_goes_wrong" };
-    if let Err(failure) = seeds::run(named, seeds::wanted(FEW).unwrap(), maintenances_in_trouble) {
+    if let Err(failure) = seeds::run(named, seeds::wanted(seeds::FEW).unwrap(), maintenances_in_trouble) {
         panic!("{failure}");
     }
 }
@@ -197,7 +195,7 @@ fn drains_keep_their_order_end_and_leave_nothing_behind_whoever_interferes() {
         module: module_path!(),
         test: "drains_keep_their_order_end_and_leave_nothing_behind_whoever_interferes",
     };
-    if let Err(failure) = seeds::run(named, seeds::wanted(FEW).unwrap(), hands_everywhere) {
+    if let Err(failure) = seeds::run(named, seeds::wanted(seeds::FEW).unwrap(), hands_everywhere) {
         panic!("{failure}");
     }
 }

@@ -8,7 +8,7 @@ use usher_tests::seeds::{self, Named};
 #[test]
 fn hours_of_requests_under_faults_end_well() {
     let named = Named { module: module_path!(), test: "hours_of_requests_under_faults_end_well" };
-    let seeds = seeds::wanted(80).unwrap_or_else(|why| panic!("{why:#}"));
+    let seeds = seeds::wanted(seeds::FEW).unwrap_or_else(|why| panic!("{why:#}"));
     if let Err(failure) = seeds::run(named, seeds, hours_of_requests) {
         panic!("{failure}");
     }
@@ -17,7 +17,7 @@ fn hours_of_requests_under_faults_end_well() {
 #[test]
 fn whoever_can_go_is_gone_within_a_bound_however_difficult_everybody_is() {
     let test = "whoever_can_go_is_gone_within_a_bound_however_difficult_everybody_is";
-    let seeds = seeds::wanted(16).unwrap_or_else(|why| panic!("{why:#}"));
+    let seeds = seeds::wanted(seeds::FEW).unwrap_or_else(|why| panic!("{why:#}"));
     if let Err(failure) = seeds::run(Named { module: module_path!(), test }, seeds, calm_hours_of_requests) {
         panic!("{failure}");
     }

@@ -25,8 +25,6 @@ use usher_tests::requests::REQUESTS;
 use usher_tests::scenario::beside::{WITHOUT_SURGES, answer_inside, manager};
 use usher_tests::seeds::{self, Named, Trace};
 
-/// Seeds that every run of the tests goes through; `make seeds` asks for 2,000.
-const FEW: u64 = 20;
 const STEPS: usize = 60;
 const RBAC: &str = "/apis/rbac.authorization.k8s.io/v1";
 /// May write maintenances, and delete no node.
@@ -346,7 +344,7 @@ async fn callers_try_everything(seed: u64, trace: Trace) -> Result<()> {
 #[test]
 fn nobody_acts_on_nodes_that_they_may_not_delete() {
     let named = Named { module: module_path!(), test: "nobody_acts_on_nodes_that_they_may_not_delete" };
-    if let Err(failure) = seeds::run(named, seeds::wanted(FEW).unwrap(), callers_try_everything) {
+    if let Err(failure) = seeds::run(named, seeds::wanted(seeds::FEW).unwrap(), callers_try_everything) {
         panic!("{failure}");
     }
 }

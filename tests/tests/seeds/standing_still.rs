@@ -29,8 +29,6 @@ use usher_tests::requests::REQUESTS;
 use usher_tests::scenario::beside::{self, answer_inside};
 use usher_tests::seeds::{self, Named, Trace};
 
-/// Seeds that every run of the tests goes through; `make seeds` asks for more.
-const FEW: u64 = 12;
 /// By then everybody has said what they wait for, and who can leave has left.
 const SETTLED: Duration = Duration::from_secs(600);
 /// Longer than the deadline of a silent interceptor and the longest pause between two attempts.
@@ -408,7 +406,7 @@ async fn events(living: &Living) -> Result<HashMap<String, u64>> {
 #[test]
 fn while_nothing_moves_nothing_is_told_twice_and_then_everybody_leaves() {
     let test = "while_nothing_moves_nothing_is_told_twice_and_then_everybody_leaves";
-    let seeds = seeds::wanted(FEW).unwrap();
+    let seeds = seeds::wanted(seeds::FEW).unwrap();
     if let Err(failure) = seeds::run(Named { module: module_path!(), test }, seeds, drains_stand_still) {
         panic!("{failure}");
     }

@@ -1,6 +1,5 @@
-//! The binary and what is shipped with it: `usher manager` on an embedded cluster, its traces, `deploy/` and the pages of `docs/`.
+//! The binary and what is shipped with it: `usher manager` on an embedded cluster, `deploy/` and the pages of `docs/`.
 
 mod deploy;
 mod memory;
 mod threats;
-mod traces;

@@ -34,8 +34,6 @@ use self::apps::{
     Variant, refuse_marks,
 };
 
-/// Seeds that every run of the tests goes through; `make seeds` asks for more.
-const FEW: u64 = 24;
 const TROUBLE: Duration = Duration::from_secs(600);
 /// So much of what was written is shown where pods are missing.
 const HISTORY: usize = 200;
@@ -297,7 +295,7 @@ fn is_as_available_as_wanted(living: &Living, app: &App, least_found: Option<usi
 #[test]
 fn no_replica_is_lost_whatever_goes_wrong() {
     let named = Named { module: module_path!(), test: "no_replica_is_lost_whatever_goes_wrong" };
-    if let Err(failure) = seeds::run(named, seeds::wanted(FEW).unwrap(), surges_in_trouble) {
+    if let Err(failure) = seeds::run(named, seeds::wanted(seeds::FEW).unwrap(), surges_in_trouble) {
         panic!("{failure}");
     }
 }

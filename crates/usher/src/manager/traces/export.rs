@@ -1,4 +1,4 @@
-//! Traces of the manager: spans of its work and of its calls to the API server, sent to a collector by OTLP over HTTP.
+//! Spans of the manager's work and of its calls to the API server, sent to a collector by OTLP over HTTP.
 //!
 //! A thread of their own sends them in batches from a queue that has an end. A collector that is slow or away costs spans,
 //! and nothing else.
@@ -32,29 +32,6 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(5);
 /// The last spans have so long to leave when the manager ends.
 const END_WITHIN: Duration = Duration::from_secs(3);
 const LONGEST_ANSWER: usize = 64 * 1024;
-const PATH: &str = "/v1/traces";
-
-#[derive(clap::Args)]
-#[group(skip)]
-pub struct Arguments {
-    /// Send traces of what is done to this OpenTelemetry collector, by OTLP over HTTP, such as http://collector:4318.
-    /// Without it there are none.
-    #[arg(long, value_name = "URL", env = "OTEL_EXPORTER_OTLP_ENDPOINT", value_parser = endpoint)]
-    otlp_endpoint: Option<Uri>,
-}
-
-/// The address of the collector, with the path for traces.
-fn endpoint(text: &str) -> Result<Uri, String> {
-    let wrong = || "not an address such as http://collector:4318".to_string();
-    let uri: Uri = text.parse().map_err(|_| wrong())?;
-    let is_web = matches!(uri.scheme_str(), Some("http" | "https"));
-    if !is_web || uri.host().is_none_or(str::is_empty) || uri.query().is_some() {
-        return Err(wrong());
-    }
-    let base = text.trim_end_matches('/');
-    let full = if base.ends_with(PATH) { base.to_string() } else { format!("{base}{PATH}") };
-    full.parse().map_err(|_| wrong())
-}
 
 /// Where spans go.
 pub struct Traces {
@@ -62,9 +39,8 @@ pub struct Traces {
 }
 
 impl Traces {
-    /// `None` if nobody asked for them.
-    pub fn start(arguments: &Arguments) -> anyhow::Result<Option<Self>> {
-        let Some(endpoint) = &arguments.otlp_endpoint else { return Ok(None) };
+    /// Traces to the collector at this address.
+    pub fn start(endpoint: &Uri) -> anyhow::Result<Self> {
         let exporter = SpanExporter::builder()
             .with_http()
             .with_http_client(Collector::new(endpoint)?)
@@ -76,7 +52,7 @@ impl Traces {
         let resource = Resource::builder().with_service_name("usher-manager").build();
         let provider =
             SdkTracerProvider::builder().with_resource(resource).with_batch_exporter(exporter).build();
-        Ok(Some(Self { provider }))
+        Ok(Self { provider })
     }
 
     /// Takes the spans that are meant for it, and nothing of what is logged.
@@ -169,27 +145,5 @@ impl HttpClient for Collector {
         };
         self.log(&answer);
         answer
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_endpoint_is_a_web_address_and_gets_the_path_for_traces() {
-        let rows = [
-            ("http://collector:4318", Some("http://collector:4318/v1/traces")),
-            ("http://collector:4318/", Some("http://collector:4318/v1/traces")),
-            ("https://otel.example.com/in/", Some("https://otel.example.com/in/v1/traces")),
-            ("http://c/v1/traces", Some("http://c/v1/traces")),
-            ("collector:4318", None),
-            ("grpc://collector:4317", None),
-            ("http://c/?x=1", None),
-            ("", None),
-        ];
-        for (text, wanted) in rows {
-            assert_eq!(endpoint(text).ok().map(|uri| uri.to_string()).as_deref(), wanted, "{text}");
-        }
     }
 }

@@ -1,6 +1,4 @@
 //! Traces of `usher manager`: the real exporter, a collector on loopback and an embedded cluster.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that fails here has failed")]
-
 use std::collections::HashMap;
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -133,7 +131,7 @@ impl Scene {
     }
 
     fn manager(&self, collector: SocketAddr) -> Child {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_usher"));
+        let mut command = Command::new(usher_tests_real::binaries::usher().unwrap());
         command.args(["manager", "--leader-elect=false", "--kubeconfig"]).arg(&self.kubeconfig);
         for flag in ["--metrics-address", "--health-address", "--webhook-address"] {
             command.args([flag, "127.0.0.1:0"]);
