@@ -14,7 +14,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 use usher_apply::Clock;
-use usher_controllers::eviction_request::{self, Nobody};
+use usher_controllers::eviction_request;
 
 use crate::budget_watch::{BudgetWatch, Watched};
 use crate::chaos::Process;
@@ -86,7 +86,7 @@ pub(crate) fn manager(cluster: &Cluster, witness: &Witness) -> Process {
     let witness = witness.clone();
     Process::new(cluster, "manager", move |run| {
         let clock = Clock::from_fn(move || run.clock.now());
-        eviction_request::run(witness.manager(&run.name), clock, Box::new(Nobody))
+        eviction_request::run(witness.manager(&run.name), clock)
     })
 }
 

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 use usher_api::names::MANAGER_NAMESPACE;
 use usher_apply::Clock;
-use usher_controllers::eviction_request::{self, Nobody};
+use usher_controllers::eviction_request;
 
 use crate::living::{Living, PODS};
 use crate::witness::Witness;
@@ -34,7 +34,7 @@ impl Drop for Running {
 pub fn start_controller(cluster: &Cluster, witness: &Witness) -> Running {
     let server = cluster.clone();
     let clock = Clock::from_fn(move || server.now());
-    Running(tokio::spawn(eviction_request::run(witness.manager("manager-1"), clock, Box::new(Nobody))))
+    Running(tokio::spawn(eviction_request::run(witness.manager("manager-1"), clock)))
 }
 
 impl Living {

@@ -3,7 +3,7 @@
 //! The manager, the sandbox and tests all take them from here.
 
 use std::fmt;
-use std::future::pending;
+use std::sync::Arc;
 
 use futures::FutureExt as _;
 use futures::future::{BoxFuture, join_all};
@@ -13,9 +13,9 @@ use usher_api::names::MANAGER_NAMESPACE;
 use usher_api::workloads::BundledInterceptor;
 use usher_apply::Clock;
 
+use crate::context::{Context, OnSynced};
 use crate::feeds::Feeds;
 use crate::interceptors::{Chosen, HandOver};
-use crate::observer::Nobody;
 use crate::{evict_policy, eviction_request, interceptors, maintenance};
 
 /// One of them.
@@ -95,22 +95,25 @@ impl Controllers {
         Some(evict_policy::Options { timeout, withdraw_after, interceptors_limit })
     }
 
-    /// Runs them with nobody to measure them, until the future is dropped.
+    /// Runs them until the future is dropped.
     pub async fn run(self, client: Client, clock: Clock) {
-        self.run_until(client, clock, &Unobserved, pending).await;
+        self.run_until(&Context::new(client, clock), Arc::new(|_| ())).await;
     }
 
-    /// Subscribes, and returns what runs them until they are to stop; the calls under way are given a while to finish.
-    pub fn run_until<S: Future<Output = ()> + Send + 'static>(
+    /// Subscribes to the feeds and returns the future that runs the controllers until they should stop. Calls under way get some time
+    /// to finish. `on_synced` is called for each controller when its watches have delivered their first list.
+    pub fn run_until(
         &self,
-        client: Client,
-        clock: Clock,
-        observers: &impl Observers,
-        stop: impl Fn() -> S,
+        context: &Context,
+        on_synced: Arc<dyn Fn(Controller) + Send + Sync>,
     ) -> BoxFuture<'static, ()> {
         let mut feeds = Feeds::default();
-        let start = |it| self.start(it, &mut feeds, client.clone(), clock.clone(), observers, stop());
+        let start = |controller| {
+            let on_synced = on_synced.clone();
+            self.start(controller, &mut feeds, context.clone(), Box::new(move || on_synced(controller)))
+        };
         let running: Vec<_> = self.list().into_iter().map(start).collect();
+        let client = context.client.clone();
         let running = async move {
             let _watches = feeds.start(&client);
             join_all(running).await;
@@ -118,86 +121,36 @@ impl Controllers {
         running.boxed()
     }
 
-    /// Subscribes one, and returns what runs it.
-    fn start<S: Future<Output = ()> + Send + 'static>(
+    /// Subscribes one of them to the feeds and returns the future that runs it.
+    fn start(
         &self,
         controller: Controller,
         feeds: &mut Feeds,
-        client: Client,
-        clock: Clock,
-        observers: &impl Observers,
-        stop: S,
+        context: Context,
+        on_synced: OnSynced,
     ) -> BoxFuture<'static, ()> {
         let namespace = &self.namespace;
         match controller {
             Controller::EvictionRequests => {
-                let options = self.requests.unwrap_or_default();
-                let observer = observers.of_requests();
-                eviction_request::run_until(feeds, client, clock, options, observer, stop).boxed()
+                eviction_request::run_until(feeds, context, self.requests.unwrap_or_default(), on_synced)
             }
-            Controller::NodeMaintenances => {
-                maintenance::run_until(feeds, client, clock, observers.of_maintenances(), stop).boxed()
-            }
+            Controller::NodeMaintenances => maintenance::run_until(feeds, context, on_synced),
             Controller::Interceptor(which) => {
-                let observer = observers.of_interceptor(controller, which);
                 let chosen = Chosen { which, hand_over: self.hand_over };
-                interceptors::run_until(chosen, feeds, client, clock, namespace, observer, stop).boxed()
+                interceptors::run_until(chosen, feeds, context, namespace, on_synced)
             }
-            Controller::HeldPods => {
-                let observer = observers.of_interceptor(controller, BundledInterceptor::DaemonSet);
-                interceptors::release_held_until(feeds, client, clock, namespace, observer, stop).boxed()
-            }
+            Controller::HeldPods => interceptors::release_held_until(feeds, context, namespace, on_synced),
             Controller::EvictPolicy => {
                 let options = self.evict_policy().unwrap_or_default();
-                let interceptors = self.acting().to_vec();
-                let observer = observers.of_evict_policy();
-                evict_policy::run_until(feeds, client, clock, options, interceptors, observer, stop).boxed()
+                evict_policy::run_until(feeds, context, options, self.acting().to_vec(), on_synced)
             }
         }
     }
 }
 
-/// The controllers of [`Controllers::with`] these interceptors, with nobody to measure them, until the future is dropped.
+/// Runs the controllers of [`Controllers::with`] these interceptors until the future is dropped.
 pub async fn run_all(client: Client, clock: Clock, interceptors: &[BundledInterceptor]) {
     Controllers::with(interceptors).run(client, clock).await;
-}
-
-/// Makes those who hear of what controllers do, for one run of each.
-pub trait Observers {
-    fn of_requests(&self) -> Box<dyn eviction_request::Observer>;
-
-    fn of_maintenances(&self) -> Box<dyn maintenance::Observer>;
-
-    /// Also where held pods are let through, which is a part of what the interceptor of DaemonSets does.
-    fn of_interceptor(
-        &self,
-        controller: Controller,
-        which: BundledInterceptor,
-    ) -> Box<dyn interceptors::Observer>;
-
-    fn of_evict_policy(&self) -> Box<dyn evict_policy::Observer>;
-}
-
-/// Nobody hears of anything.
-#[derive(Debug, Clone, Copy, Default)]
-struct Unobserved;
-
-impl Observers for Unobserved {
-    fn of_requests(&self) -> Box<dyn eviction_request::Observer> {
-        Box::new(Nobody)
-    }
-
-    fn of_maintenances(&self) -> Box<dyn maintenance::Observer> {
-        Box::new(Nobody)
-    }
-
-    fn of_interceptor(&self, _: Controller, _: BundledInterceptor) -> Box<dyn interceptors::Observer> {
-        Box::new(Nobody)
-    }
-
-    fn of_evict_policy(&self) -> Box<dyn evict_policy::Observer> {
-        Box::new(Nobody)
-    }
 }
 
 #[cfg(test)]

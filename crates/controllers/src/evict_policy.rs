@@ -3,46 +3,33 @@
 
 use std::sync::Arc;
 
+use futures::future::BoxFuture;
 use futures::{FutureExt, StreamExt};
 use jiff::Timestamp;
-use kube::Client;
 use tracing::Instrument as _;
 use usher_api::workloads::BundledInterceptor;
-use usher_apply::{Clock, Events, EvictPolicies, Failure, spans};
+use usher_apply::{Events, EvictPolicies, Failure, spans};
+use usher_decide::evict_policy::Effect;
 use usher_decide::evict_policy::index::Index;
-use usher_decide::evict_policy::{Effect, Wait};
 pub use usher_decide::evict_policy::{Options, TIMEOUT};
 use usher_decide::snapshot::{Key, Namespace, Pod, Request, TaintedNode, TaintedNodeOnWire};
 
+use crate::context::{Context, OnSynced};
 use crate::feeds::Feeds;
 use crate::listed::Listed;
-use crate::observer::{Nobody, QueueObserver};
+use crate::metrics::{EvictPolicyMetrics, QueueMetrics};
 use crate::reconcile::{self, Pending, Reconciled, Reconciler};
 use crate::watch::{WatchEvent, watch};
 
-/// Hears of pods that are wanted gone.
-pub trait Observer: QueueObserver {
-    /// What it is waited for from now on.
-    fn waits(&mut self, pod: &Key, wait: Option<Wait>) {
-        let _ = (pod, wait);
-    }
-
-    /// The workload of a pod had its time, and the pod is deleted.
-    fn fell_back(&mut self) {}
-}
-
-impl Observer for Nobody {}
-
-/// Subscribes, and returns what runs the controller until it is asked to stop; the calls under way are given a while to finish.
-pub(crate) fn run_until<S: Future<Output = ()>>(
+/// Subscribes to the feeds and returns the future that runs the controller until it should stop. Calls under way get some time to finish.
+pub(crate) fn run_until(
     feeds: &mut Feeds,
-    client: Client,
-    clock: Clock,
+    context: Context,
     options: Options,
     interceptors: Vec<BundledInterceptor>,
-    observer: Box<dyn Observer>,
-    stop: S,
-) -> impl Future<Output = ()> + use<S> {
+    on_synced: OnSynced,
+) -> BoxFuture<'static, ()> {
+    let Context { client, clock, metrics, stop } = context;
     let events = futures::stream::select_all([
         feeds.pods().map(Event::Pod).boxed(),
         feeds.requests().map(Event::Request).boxed(),
@@ -52,11 +39,11 @@ pub(crate) fn run_until<S: Future<Output = ()>>(
     let events_of = Events::start(client.clone(), clock.clone());
     let controller = Controller {
         apply: EvictPolicies::new(client, events_of),
-        observer,
+        metrics: metrics.evict_policy(),
         index: Index::new(options, interceptors),
         listed: Listed::out_of(events.len()),
     };
-    reconcile::run(controller, events, clock, stop)
+    reconcile::run(controller, events, clock, on_synced, stop).boxed()
 }
 
 /// What the watches tell.
@@ -81,7 +68,7 @@ impl Event {
 
 struct Controller {
     apply: EvictPolicies,
-    observer: Box<dyn Observer>,
+    metrics: EvictPolicyMetrics,
     index: Index,
     listed: Listed<&'static str>,
 }
@@ -111,14 +98,14 @@ impl Reconciler for Controller {
         let (now, gone) = self.index.pending().into_iter().partition(|key| self.index.knows(key));
         let pending = Pending { now, gone, ..Pending::default() };
         for key in &pending.gone {
-            self.observer.waits(key, None);
+            self.metrics.waits(key, None);
         }
         pending
     }
 
     fn reconcile(&mut self, key: &Key, now: Timestamp) -> Reconciled<Self::Done> {
         let decision = self.index.decide(key, now);
-        self.observer.waits(key, decision.waiting_on);
+        self.metrics.waits(key, decision.waiting_on);
         if decision.effects.is_empty() {
             return Reconciled::waits(decision.recheck_at);
         }
@@ -146,12 +133,12 @@ impl Reconciler for Controller {
         }
         if done.iter().any(|effect| matches!(effect, Effect::Delete { .. })) {
             tracing::info!(pod = %key, "the workload of a pod that is wanted gone had its time: the pod is deleted");
-            self.observer.fell_back();
+            self.metrics.fell_back();
         }
         failed.map_or(Ok(()), |(_, failure)| Err(failure))
     }
 
-    fn observer(&mut self) -> &mut dyn QueueObserver {
-        &mut *self.observer
+    fn metrics(&self) -> &QueueMetrics {
+        &self.metrics.queue
     }
 }

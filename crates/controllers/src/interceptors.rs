@@ -1,22 +1,23 @@
 //! The bundled interceptors, each a controller of its own on the shared watches: [`usher_decide::interceptors`] holds what they know and
 //! decides, and [`usher_apply::Interceptions`] carries it out.
 
-use futures::stream::SelectAll;
+use futures::future::BoxFuture;
 use futures::{FutureExt, StreamExt};
 use jiff::Timestamp;
 use kube::Client;
 use tracing::Instrument as _;
 use usher_api::workloads::BundledInterceptor;
-use usher_apply::{AvailableCounts, Clock, Events, Failure, Interceptions, spans};
+use usher_apply::{AvailableCounts, Events, Failure, Interceptions, spans};
 use usher_decide::interceptors::carry_out::CarryOut;
 use usher_decide::interceptors::daemon_set::DaemonSets;
 pub use usher_decide::interceptors::deployment::HandOver;
 use usher_decide::interceptors::{Effect, EffectOutcome, Event, Item, Wait, Watch, WorkloadInterceptor};
 use usher_decide::snapshot::{AutoscalerOnWire, DeploymentOnWire, ReplicaSetOnWire, StatefulSetOnWire};
 
+use crate::context::{Context, OnSynced};
 use crate::feeds::Feeds;
 use crate::listed::Listed;
-use crate::observer::{Nobody, QueueObserver};
+use crate::metrics::{InterceptorMetrics, QueueMetrics};
 use crate::reconcile::{self, Pending, Reconciled, Reconciler};
 use crate::watch::{EventStream, watch_if_allowed};
 
@@ -28,53 +29,51 @@ pub(crate) struct Chosen {
     pub hand_over: HandOver,
 }
 
-/// Hears of what a bundled interceptor does.
-pub trait Observer: QueueObserver {
-    /// What it waits for from now on.
-    fn waits(&mut self, item: &Item, reason: Option<&'static str>) {
-        let _ = (item, reason);
-    }
+/// Subscribes to the feeds and returns the future that runs the interceptor until it should stop. Calls under way get some time to
+/// finish. The namespace is the manager's.
+pub(crate) fn run_until(
+    Chosen { which, hand_over }: Chosen,
+    feeds: &mut Feeds,
+    context: Context,
+    namespace: &str,
+    on_synced: OnSynced,
+) -> BoxFuture<'static, ()> {
+    let interceptor = usher_decide::interceptors::of(which, hand_over);
+    run(which, interceptor, feeds, context, namespace, on_synced)
 }
 
-impl Observer for Nobody {}
-
-/// Subscribes, and returns what runs the interceptor until it is asked to stop; the calls under way are given a while to finish. The
-/// namespace is the manager's.
-pub(crate) fn run_until<S: Future<Output = ()>>(
-    which: Chosen,
+/// The same for a manager without the interceptor of DaemonSets. An earlier manager may have had it, so this one removes the holds on
+/// nodes and lets gated pods through.
+pub(crate) fn release_held_until(
     feeds: &mut Feeds,
-    client: Client,
-    clock: Clock,
+    context: Context,
     namespace: &str,
-    observer: Box<dyn Observer>,
-    stop: S,
-) -> impl Future<Output = ()> + use<S> {
-    let interceptor = usher_decide::interceptors::of(which.which, which.hand_over);
-    let controller = Controller::new(which.which, interceptor, apply(&client, &clock, namespace), observer);
-    let events = controller.events(feeds, &client);
-    reconcile::run(controller, events, clock, stop)
-}
-
-/// The same for a manager without the interceptor of DaemonSets, which another before it may have had: no node is held any more, and
-/// pods that wait behind the gate are let through.
-pub(crate) fn release_held_until<S: Future<Output = ()>>(
-    feeds: &mut Feeds,
-    client: Client,
-    clock: Clock,
-    namespace: &str,
-    observer: Box<dyn Observer>,
-    stop: S,
-) -> impl Future<Output = ()> + use<S> {
+    on_synced: OnSynced,
+) -> BoxFuture<'static, ()> {
     let interceptor = Box::new(DaemonSets::switched_off());
-    let apply = apply(&client, &clock, namespace);
-    let controller = Controller::new(BundledInterceptor::DaemonSet, interceptor, apply, observer);
-    let events = controller.events(feeds, &client);
-    reconcile::run(controller, events, clock, stop)
+    run(BundledInterceptor::DaemonSet, interceptor, feeds, context, namespace, on_synced)
 }
 
-fn apply(client: &Client, clock: &Clock, namespace: &str) -> Interceptions {
-    let events = Events::start(client.clone(), clock.clone());
-    Interceptions::new(client.clone(), events, clock.clone(), namespace.to_owned())
+fn run(
+    which: BundledInterceptor,
+    interceptor: Box<dyn WorkloadInterceptor>,
+    feeds: &mut Feeds,
+    context: Context,
+    namespace: &str,
+    on_synced: OnSynced,
+) -> BoxFuture<'static, ()> {
+    let Context { client, clock, metrics, stop } = context;
+    let streams = interceptor.watches().iter().map(|watch| stream(*watch, feeds, &client));
+    let events = futures::stream::select_all(streams);
+    let events_of = Events::start(client.clone(), clock.clone());
+    let controller = Controller {
+        apply: Interceptions::new(client, events_of, clock.clone(), namespace.to_owned()),
+        metrics: metrics.interceptor(which),
+        which,
+        listed: Listed::out_of(interceptor.watches().len()),
+        interceptor,
+    };
+    reconcile::run(controller, events, clock, on_synced, stop).boxed()
 }
 
 /// What others look at too is watched once; the rest only where the interceptor's role allows it.
@@ -112,28 +111,10 @@ fn if_allowed<T: 'static>(
 
 struct Controller {
     apply: Interceptions,
-    observer: Box<dyn Observer>,
+    metrics: InterceptorMetrics,
     which: BundledInterceptor,
     interceptor: Box<dyn WorkloadInterceptor>,
     listed: Listed<Watch>,
-}
-
-impl Controller {
-    fn new(
-        which: BundledInterceptor,
-        interceptor: Box<dyn WorkloadInterceptor>,
-        apply: Interceptions,
-        observer: Box<dyn Observer>,
-    ) -> Self {
-        let listed = Listed::out_of(interceptor.watches().len());
-        Self { apply, observer, which, interceptor, listed }
-    }
-
-    fn events(&self, feeds: &mut Feeds, client: &Client) -> SelectAll<EventStream<Event>> {
-        futures::stream::select_all(
-            self.interceptor.watches().iter().map(|watch| stream(*watch, feeds, client)),
-        )
-    }
 }
 
 /// What came of the effects.
@@ -169,7 +150,7 @@ impl Reconciler for Controller {
 
     fn reconcile(&mut self, item: &Item, now: Timestamp) -> Reconciled<Done> {
         let decision = self.interceptor.decide(item, now);
-        self.observer.waits(item, decision.waiting_on.as_ref().map(Wait::reason));
+        self.metrics.waits(item, decision.waiting_on.as_ref().map(Wait::reason));
         let again = decision.recheck_at;
         if decision.effects.is_empty() {
             return Reconciled::waits(again);
@@ -220,7 +201,7 @@ impl Reconciler for Controller {
         done.failure.map_or(Ok(()), Err)
     }
 
-    fn observer(&mut self) -> &mut dyn QueueObserver {
-        &mut *self.observer
+    fn metrics(&self) -> &QueueMetrics {
+        &self.metrics.queue
     }
 }

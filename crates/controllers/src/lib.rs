@@ -1,6 +1,7 @@
 //! Controllers: watches, snapshots and queues around the decisions of `usher-decide`.
 //!
 //! - [`Controllers`]: which of them run in a manager, on the same watches: start reading there.
+//! - [`Context`]: what the process around the controllers gives them, such as metrics.
 //! - [`descheduler`]: plans in cycles, and asks pods to leave.
 //! - [`evict_policy`]: pods that Kubernetes wants to evict, and whose workloads take over.
 //! - [`eviction_request`]: the eviction request controller.
@@ -18,6 +19,7 @@
 //! only who acts ([`leader`]), and when ([`queue`]).
 
 mod all;
+mod context;
 pub mod descheduler;
 pub mod evict_policy;
 pub mod eviction_request;
@@ -29,11 +31,11 @@ pub mod leader;
 mod listed;
 pub mod maintenance;
 pub mod metrics;
-pub mod observer;
 mod pauses;
 pub mod pulse;
 pub mod queue;
 pub mod reconcile;
 pub mod watch;
 
-pub use all::{Controller, Controllers, Observers, run_all};
+pub use all::{Controller, Controllers, run_all};
+pub use context::{Context, OnSynced, Stop};

@@ -14,8 +14,9 @@ use futures::{FutureExt, StreamExt};
 use jiff::Timestamp;
 use usher_apply::{Clock, Failure};
 
+use crate::context::{OnSynced, Stop};
 use crate::guard::{Panicked, guarded, guarded_async};
-use crate::observer::QueueObserver;
+use crate::metrics::QueueMetrics;
 use crate::queue::{Queue, not_at_once};
 use crate::watch::{EventStream, sleep_until};
 
@@ -60,7 +61,7 @@ pub trait Reconciler: Send {
         }
     }
 
-    fn observer(&mut self) -> &mut dyn QueueObserver;
+    fn metrics(&self) -> &QueueMetrics;
 
     /// The last thing to do when the controller is asked to stop, after all calls have finished.
     fn before_exit(&mut self) -> Option<BoxFuture<'static, ()>> {
@@ -103,14 +104,15 @@ pub async fn run<R: Reconciler>(
     reconciler: R,
     mut events: SelectAll<EventStream<R::Event>>,
     clock: Clock,
-    stop: impl Future<Output = ()>,
+    on_synced: OnSynced,
+    mut stop: Stop,
 ) {
-    let mut stop = std::pin::pin!(stop);
     let mut work = Loop {
         reconciler,
         queue: Queue::default(),
         under_way: FuturesUnordered::new(),
         clock: clock.clone(),
+        on_synced,
         has_synced: false,
     };
     loop {
@@ -152,6 +154,7 @@ struct Loop<R: Reconciler> {
     queue: Queue<R::Item>,
     under_way: FuturesUnordered<Work<R>>,
     clock: Clock,
+    on_synced: OnSynced,
     has_synced: bool,
 }
 
@@ -160,11 +163,11 @@ impl<R: Reconciler> Loop<R> {
         let (now, reconciler) = (self.clock.now(), &mut self.reconciler);
         if guarded(|| reconciler.observe(event, now)) == Err(Panicked) {
             tracing::error!("an event could not be taken in: a defect of Usher");
-            reconciler.observer().failed(&Failure::Panicked);
+            reconciler.metrics().failed(&Failure::Panicked);
         }
         if !self.has_synced && reconciler.has_synced() {
             self.has_synced = true;
-            reconciler.observer().synced();
+            (self.on_synced)();
         }
     }
 
@@ -180,18 +183,18 @@ impl<R: Reconciler> Loop<R> {
                 break;
             }
             let Some((item, waited)) = self.queue.take(now) else { break };
-            self.reconciler.observer().queue_taken(waited);
+            self.reconciler.metrics().taken(waited);
             self.reconcile(item, now);
         }
-        let (waiting, busy) = self.queue.depth();
-        self.reconciler.observer().queue_depth(waiting, busy);
+        let (waiting, _) = self.queue.depth();
+        self.reconciler.metrics().depth(waiting);
     }
 
     fn enqueue(&mut self, now: Timestamp) {
         let reconciler = &mut self.reconciler;
         let Ok(pending) = guarded(|| reconciler.pending(now)) else {
             tracing::error!("planning failed: a defect of Usher; what was planned before holds");
-            return reconciler.observer().failed(&Failure::Panicked);
+            return reconciler.metrics().failed(&Failure::Panicked);
         };
         for item in pending.gone {
             self.queue.set_time(&item, None);
@@ -199,7 +202,7 @@ impl<R: Reconciler> Loop<R> {
         }
         for item in pending.now {
             if self.queue.add(item, now) {
-                self.reconciler.observer().queue_added();
+                self.reconciler.metrics().added();
             }
         }
         for (item, at) in pending.at {
@@ -243,14 +246,14 @@ impl<R: Reconciler> Loop<R> {
             }
             failure => self.reconciler.log_failure(item, failure),
         }
-        self.reconciler.observer().failed(failure);
-        self.reconciler.observer().queue_retried();
+        self.reconciler.metrics().failed(failure);
+        self.reconciler.metrics().retried();
         // Events of what is newer are on their way, but a watch may be late: it is looked at again anyway.
         self.queue.retry(item, now);
     }
 
     fn done_with(&mut self, item: &R::Item, now: Timestamp) {
         let worked = self.queue.done(item, now);
-        self.reconciler.observer().queue_done(worked);
+        self.reconciler.metrics().done(worked);
     }
 }

@@ -17,7 +17,8 @@ use tower::limit::RateLimitLayer;
 use usher_api::EvictionRequest;
 use usher_api::names::DESCHEDULER_LEASE;
 use usher_apply::{Clock, DeschedulerName};
-use usher_controllers::descheduler::{CarriedOut, Observer, Options, Policies, policy_file, run_until};
+use usher_controllers::Context;
+use usher_controllers::descheduler::{CarriedOut, Hooks, policy_file, run_until};
 use usher_controllers::feeds::Feeds;
 use usher_controllers::leader::{Election, Times};
 use usher_controllers::metrics::Metrics;
@@ -186,11 +187,19 @@ pub async fn run(arguments: Arguments) -> anyhow::Result<()> {
         let begin = begin.clone();
         async move {
             metrics.leads(lease, true);
-            let observer = metrics.descheduler_observer(move || {
+            let on_synced = Box::new(move || {
                 begin.send_replace(true);
             });
-            let policies = policy_file::follow(policy);
-            let carried_out = cycles(client, clock, options, policies, observer, stopping).await;
+            let hooks = Hooks { on_synced: Some(on_synced), ..Hooks::default() };
+            let context = Context {
+                metrics: metrics.clone(),
+                stop: stopped(stopping).boxed().shared(),
+                ..Context::new(client.clone(), clock)
+            };
+            let mut feeds = Feeds::default();
+            let running = run_until(&mut feeds, context, options, policy_file::follow(policy), hooks);
+            let _watches = feeds.start(&client);
+            let carried_out = running.await;
             metrics.leads(lease, false);
             carried_out
         }
@@ -271,22 +280,8 @@ async fn scrapes(arguments: &Arguments, metrics: &Metrics) -> anyhow::Result<Box
     Ok(pages::serve(listener, None, page).boxed())
 }
 
-/// Cycle after cycle, or one.
-async fn cycles(
-    client: kube::Client,
-    clock: Clock,
-    options: Options,
-    policies: Policies,
-    observer: Box<dyn Observer>,
-    mut stopping: watch::Receiver<bool>,
-) -> CarriedOut {
-    let mut feeds = Feeds::default();
-    let stop = async move {
-        let _ = stopping.wait_for(|stop| *stop).await;
-    };
-    let running = run_until(&mut feeds, client.clone(), clock, options, policies, observer, stop);
-    let _watches = feeds.start(&client);
-    running.await
+async fn stopped(mut stopping: watch::Receiver<bool>) {
+    let _ = stopping.wait_for(|stop| *stop).await;
 }
 
 #[cfg(test)]

@@ -18,6 +18,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
+use futures::FutureExt as _;
 use jiff::SignedDuration;
 use kube::Client;
 use tokio::net::TcpListener;
@@ -31,7 +32,7 @@ use usher_controllers::feeds::Feeds;
 use usher_controllers::interceptors::HandOver;
 use usher_controllers::leader::Election;
 use usher_controllers::metrics::Metrics;
-use usher_controllers::{Controller, Controllers, descheduler, eviction_request};
+use usher_controllers::{Context, Controller, Controllers, descheduler, eviction_request};
 use usher_webhook::Clients;
 
 use crate::interruption::interruption;
@@ -358,18 +359,15 @@ impl Parts {
         let work = || async {
             self.metrics.leads(lease, true);
             let mut feeds = Feeds::default();
-            let (client, clock, observer) =
-                (self.client.clone(), self.clock.clone(), self.metrics.descheduler_observer(|| {}));
+            let policies = policy_file::follow(policy.clone());
             let running = descheduler::run_until(
                 &mut feeds,
-                client.clone(),
-                clock,
+                self.context(),
                 options.clone(),
-                policy_file::follow(policy.clone()),
-                observer,
-                self.stopped(),
+                policies,
+                descheduler::Hooks::default(),
             );
-            let _watches = feeds.start(&client);
+            let _watches = feeds.start(&self.client);
             running.await;
             // One that has done its only cycle keeps the lease: nobody else is to do it again.
             self.stopped().await;
@@ -387,10 +385,18 @@ impl Parts {
         let controllers = self.arguments.controllers();
         let _leading = Leading::begin(self, controllers.list());
         let health = self.health.clone();
-        let observers = self.metrics.observers(move |controller| health.synced(controller));
-        let (client, clock) = (self.client.clone(), self.clock.clone());
-        let running = controllers.run_until(client, clock, &observers, || self.stopped());
+        let on_synced = Arc::new(move |controller| health.synced(controller));
+        let running = controllers.run_until(&self.context(), on_synced);
         self.health.pulse().beside(running).await;
+    }
+
+    /// What the controllers and the descheduler get from this process.
+    fn context(&self) -> Context {
+        Context {
+            metrics: self.metrics.clone(),
+            stop: self.stopped().boxed().shared(),
+            ..Context::new(self.client.clone(), self.clock.clone())
+        }
     }
 
     fn stopped(&self) -> impl Future<Output = ()> + use<> {

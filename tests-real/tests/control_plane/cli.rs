@@ -26,7 +26,7 @@ async fn the_real_server_is_understood_as_well() {
     assert!(usher(&client, "explain nope").await.error().starts_with("pod \"nope\" is not in namespace"));
     assert!(usher(&client, "requests -l app=)").await.error().contains("is not understood"));
     let controller =
-        tokio::spawn(eviction_request::run(client.clone(), Clock::system(), Box::new(eviction_request::Nobody)));
+        tokio::spawn(eviction_request::run(client.clone(), Clock::system()));
     let waited = usher(&client, "evict many --wait").await;
     assert_eq!(waited.code(), 0, "{waited:?}");
     assert!(waited.out.ends_with("s\n") && waited.out.contains("the pod is gone after "), "{waited:?}");

@@ -218,8 +218,7 @@ async fn the_example_hands_over_survives_a_crash_and_stops_when_told() {
     crds::install(&cluster).await.unwrap();
     let client = cluster.client(ADMIN).unwrap();
     let scene = Scene::new(client.clone());
-    let controller =
-        tokio::spawn(eviction_request::run(client, Clock::system(), Box::new(eviction_request::Nobody)));
+    let controller = tokio::spawn(eviction_request::run(client, Clock::system()));
 
     let mut database = survives_a_crash(&scene, &cluster, &example).await.unwrap();
     gives_way_to_a_cancellation(&scene, &mut database).await.unwrap();

@@ -151,7 +151,7 @@ impl Usher {
         let mut controllers = JoinSet::new();
         let (client, clock) = (self.client.clone(), self.clock.clone());
         if self.which == Controllers::Requests {
-            controllers.spawn(eviction_request::run(client, clock, Box::new(eviction_request::Nobody)));
+            controllers.spawn(eviction_request::run(client, clock));
         } else {
             let all = usher_controllers::Controllers {
                 evict_timeout: self.which.evict_timeout(),

@@ -21,7 +21,7 @@ use tokio::task::JoinHandle;
 use usher_api::EvictionRequest;
 use usher_apply::Clock;
 use usher_cli::Environment;
-use usher_controllers::eviction_request::{Nobody, run};
+use usher_controllers::eviction_request::run;
 use usher_tests::TestCluster;
 use usher_tests::both::cli::everybody_is_heard;
 use usher_tests::living::node;
@@ -78,7 +78,7 @@ impl Scene {
     }
 
     fn control(&mut self) {
-        let running = run(self.client.clone(), Clock::system(), Box::new(Nobody));
+        let running = run(self.client.clone(), Clock::system());
         self.controller = Some(tokio::spawn(running));
     }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 use embedded_apiserver::clock::TokioClock;
 use embedded_apiserver::faults::{Fault, Matcher, Refusal, Rule, When};
 use embedded_apiserver::{Cluster, Options as ClusterOptions, ServerBody, in_process};
-use futures::{Stream, StreamExt as _};
+use futures::{FutureExt as _, Stream, StreamExt as _};
 use http::{Method, Request, Response};
 use jiff::{SignedDuration, Timestamp};
 use kube::Client;
@@ -20,11 +20,11 @@ use tokio::time::{sleep, timeout};
 use tower::ServiceExt as _;
 use usher_api::names::{DESCHEDULER_LEASE, REQUESTER_FINALIZER_PREFIX};
 use usher_apply::{Clock, DeschedulerName};
-use usher_controllers::descheduler::{CarriedOut, Observer, Options, run_until};
+use usher_controllers::Context;
+use usher_controllers::descheduler::{CarriedOut, Hooks, Options, run_until};
 use usher_controllers::feeds::Feeds;
 use usher_controllers::metrics::Metrics;
-use usher_controllers::observer::QueueObserver;
-use usher_descheduler::{Plan, Policy, Took, requester};
+use usher_descheduler::{Plan, Policy, requester};
 
 const REQUESTS: &str = "/apis/evictionrequest.coordination.k8s.io/v1alpha1";
 const MINUTE: SignedDuration = SignedDuration::from_mins(1);
@@ -37,15 +37,9 @@ struct Scene {
     on_change: bool,
 }
 
-/// Is told of each plan.
-struct PlanObserver<F>(F);
-
-impl<F: Fn(&Plan) + Send> QueueObserver for PlanObserver<F> {}
-
-impl<F: Fn(&Plan) + Send> Observer for PlanObserver<F> {
-    fn planned(&mut self, plan: &Plan, _: &[Took]) {
-        (self.0)(plan);
-    }
+/// Calls `planned` with each plan.
+fn on_plan(planned: impl Fn(&Plan) + Send + 'static) -> Hooks {
+    Hooks { on_plan: Some(Box::new(planned)), ..Hooks::default() }
 }
 
 impl Scene {
@@ -146,15 +140,10 @@ impl Scene {
     }
 
     fn start(&self, limits: &str, interval: Option<SignedDuration>) -> Descheduler {
-        self.start_observed(limits, interval, self.metrics.descheduler_observer(|| {}))
+        self.start_with_hooks(limits, interval, Hooks::default())
     }
 
-    fn start_observed(
-        &self,
-        limits: &str,
-        interval: Option<SignedDuration>,
-        observer: Box<dyn Observer>,
-    ) -> Descheduler {
+    fn start_with_hooks(&self, limits: &str, interval: Option<SignedDuration>, hooks: Hooks) -> Descheduler {
         let policy = format!(
             "apiVersion: descheduler/v1alpha2\nkind: DeschedulerPolicy\n{limits}\nprofiles:\n- name: p\n  \
              pluginConfig: [{{name: RemovePodsViolatingNodeTaints}}]\n  \
@@ -162,7 +151,7 @@ impl Scene {
         );
         let policies = futures::stream::iter([Policy::read(&policy).unwrap()]);
         let client = Client::new(self.cluster.client("descheduler"), "default");
-        self.start_with(client, policies, interval, observer)
+        self.start_with(client, policies, interval, hooks)
     }
 
     fn start_with(
@@ -170,7 +159,7 @@ impl Scene {
         client: Client,
         policies: impl Stream<Item = Policy> + Send + 'static,
         interval: Option<SignedDuration>,
-        observer: Box<dyn Observer>,
+        hooks: Hooks,
     ) -> Descheduler {
         let options = Options {
             interval,
@@ -184,10 +173,13 @@ impl Scene {
         let clock = Clock::with_timers(move || now.now(), move |at| timers.time_until(at));
         let (stop, mut stopping) = watch::channel(false);
         let policies = policies.map(Ok).chain(futures::stream::pending()).boxed();
+        let metrics = self.metrics.clone();
         let task = tokio::spawn(async move {
             let stop = async move { drop(stopping.wait_for(|stop| *stop).await) };
+            let stop = stop.boxed().shared();
+            let context = Context { metrics, stop, ..Context::new(client.clone(), clock) };
             let mut feeds = Feeds::default();
-            let running = run_until(&mut feeds, client.clone(), clock, options, policies, observer, stop);
+            let running = run_until(&mut feeds, context, options, policies, hooks);
             let _watches = feeds.start(&client);
             running.await
         });
@@ -448,10 +440,10 @@ async fn who_runs_once_does_one_cycle_whatever_changes_meanwhile() {
     scene.cluster.faults().set(vec![Rule { on, when: When::always(), fault }]);
     let cycles = Arc::new(AtomicUsize::new(0));
     let counted = cycles.clone();
-    let observer = PlanObserver(move |_: &Plan| {
+    let hooks = on_plan(move |_: &Plan| {
         counted.fetch_add(1, Ordering::SeqCst);
     });
-    let descheduler = scene.start_observed("", None, Box::new(observer));
+    let descheduler = scene.start_with_hooks("", None, hooks);
     sleep(Duration::from_secs(5)).await;
     let taints = json!({"spec": {"taints": [{"key": "another", "effect": "NoSchedule"}]}});
     scene.send(Method::PATCH, "/api/v1/nodes/n1", &taints).await;
@@ -463,8 +455,8 @@ async fn who_runs_once_does_one_cycle_whatever_changes_meanwhile() {
 async fn who_runs_once_and_panics_ends_and_says_that_it_failed() {
     let scene = Scene::new().await;
     scene.add_pod("default", "a0", Value::Null).await;
-    let observer = PlanObserver(|_: &Plan| panic!("a defect, as this test wants it"));
-    let descheduler = scene.start_observed("", None, Box::new(observer));
+    let hooks = on_plan(|_: &Plan| panic!("a defect, as this test wants it"));
+    let descheduler = scene.start_with_hooks("", None, hooks);
     let ended = timeout(Duration::from_secs(7200), descheduler.task).await;
     assert_eq!(ended.unwrap().unwrap(), CarriedOut { done: 0, failed: 1 });
 }
@@ -555,8 +547,7 @@ async fn a_policy_that_comes_while_usage_is_read_for_another_one_has_its_own_usa
         measured
     }));
     let (plans, mut planned) = tokio::sync::mpsc::unbounded_channel();
-    let observer = PlanObserver(move |plan: &Plan| drop(plans.send(plan.problems.clone())));
-    let _descheduler =
-        scene.start_with(measuring(&scene.cluster), policies, Some(MINUTE), Box::new(observer));
+    let hooks = on_plan(move |plan: &Plan| drop(plans.send(plan.problems.clone())));
+    let _descheduler = scene.start_with(measuring(&scene.cluster), policies, Some(MINUTE), hooks);
     assert_eq!(planned.recv().await.unwrap(), []);
 }

@@ -17,7 +17,7 @@ use k8s_openapi::api::scheduling::v1::PriorityClass;
 use kube::{Client, ResourceExt as _};
 use tokio::sync::watch as signal;
 use usher_apply::descheduling::in_words;
-use usher_apply::{Clock, DeschedulerName, Descheduling, DeschedulingApplied, Events, Failure};
+use usher_apply::{DeschedulerName, Descheduling, DeschedulingApplied, Events, Failure};
 use usher_decide::snapshot::{Key, Request, WatchEvent};
 pub use usher_descheduler::CarriedOut;
 use usher_descheduler::requester::{
@@ -25,11 +25,12 @@ use usher_descheduler::requester::{
 };
 use usher_descheduler::schedule::{Schedule, Step, Taints};
 use usher_descheduler::usage::{UsageReading, UsageSources};
-use usher_descheduler::{Cluster, Place, Plan, Planner, Policy, Proposal, Took};
+use usher_descheduler::{Cluster, Place, Plan, Planner, Policy, Proposal};
 
+use crate::context::{Context, OnSynced};
 use crate::feeds::Feeds;
 use crate::listed::Listed;
-use crate::observer::{Nobody, QueueObserver};
+use crate::metrics::{DeschedulerMetrics, QueueMetrics};
 use crate::reconcile::{self, Pending, Reconciled, Reconciler};
 use crate::watch::{EventStream, Keyed, watch};
 use objects::Whole;
@@ -49,53 +50,28 @@ pub struct Options {
     pub name: DeschedulerName,
 }
 
-/// Hears of what the descheduler does.
-pub trait Observer: QueueObserver {
-    /// A cycle was planned, and so long each plugin took.
-    fn planned(&mut self, plan: &Plan, plugins: &[Took]) {
-        let _ = (plan, plugins);
-    }
+/// Called with the plan of every cycle, before it is carried out.
+pub type OnPlan = Box<dyn Fn(&Plan) + Send>;
 
-    /// A cycle has ended, which took so long with all that was read before and asked after it.
-    fn cycled(&mut self, took: std::time::Duration) {
-        let _ = took;
-    }
-
-    fn asked(&mut self, proposal: &Proposal, by: Way, asked: &AskOutcome) {
-        let _ = (proposal, by, asked);
-    }
-
-    /// A pod that somebody has promised to move in the background was moved.
-    fn moved(&mut self, proposal: &Proposal) {
-        let _ = proposal;
-    }
-
-    /// So many pods are under way by the descheduler.
-    fn under_way(&mut self, pods: usize) {
-        let _ = pods;
-    }
-
-    /// A policy was read, or refused.
-    fn policy(&mut self, is_good: bool) {
-        let _ = is_good;
-    }
+/// Calls that tell the process around the descheduler what happens. There are none by default.
+#[derive(Default)]
+pub struct Hooks {
+    pub on_synced: Option<OnSynced>,
+    pub on_plan: Option<OnPlan>,
 }
-
-impl Observer for Nobody {}
 
 /// The policy, and each that takes its place, or why it is refused. It does not end.
 pub type Policies = EventStream<Result<Policy, String>>;
 
-/// Subscribes, and returns what runs the descheduler until it is asked to stop, or after its only cycle.
-pub fn run_until<S: Future<Output = ()>>(
+/// Subscribes to the feeds and returns the future that runs the descheduler until it should stop, or for its only cycle.
+pub fn run_until(
     feeds: &mut Feeds,
-    client: Client,
-    clock: Clock,
+    context: Context,
     options: Options,
     policies: Policies,
-    observer: Box<dyn Observer>,
-    stop: S,
-) -> impl Future<Output = CarriedOut> + use<S> {
+    hooks: Hooks,
+) -> BoxFuture<'static, CarriedOut> {
+    let Context { client, clock, metrics, stop } = context;
     let apply =
         Descheduling::new(client.clone(), Events::start(client.clone(), clock.clone()), options.name.clone());
     let mut streams: Vec<EventStream<Event>> = vec![
@@ -124,7 +100,8 @@ pub fn run_until<S: Future<Output = ()>>(
         options,
         client,
         apply,
-        observer,
+        metrics: metrics.descheduler(),
+        on_plan: hooks.on_plan,
         cluster: Cluster::default(),
         planner: Planner::default(),
         policy: None,
@@ -137,16 +114,15 @@ pub fn run_until<S: Future<Output = ()>>(
         ended,
     };
     let events: SelectAll<EventStream<Event>> = futures::stream::select_all(streams);
-    async move {
-        let stop = async move {
-            tokio::select! {
-                () = stop => {}
-                _ = end.wait_for(|ended| *ended) => {}
-            }
-        };
-        reconcile::run(controller, events, clock, stop).await;
-        *carried_out.borrow()
-    }
+    let stop = async move {
+        tokio::select! {
+            () = stop => {}
+            _ = end.wait_for(|ended| *ended) => {}
+        }
+    };
+    let on_synced = hooks.on_synced.unwrap_or_else(|| Box::new(|| ()));
+    let running = reconcile::run(controller, events, clock, on_synced, stop.boxed().shared());
+    running.map(move |()| *carried_out.borrow()).boxed()
 }
 
 /// What was remembered before this process began, once it can be read.
@@ -216,7 +192,8 @@ struct Controller {
     options: Options,
     client: Client,
     apply: Descheduling,
-    observer: Box<dyn Observer>,
+    metrics: DeschedulerMetrics,
+    on_plan: Option<OnPlan>,
     cluster: Cluster,
     planner: Planner,
     requester: Requester,
@@ -277,13 +254,13 @@ impl Controller {
         match change {
             MoveChange::Unchanged => return,
             MoveChange::Began => {}
-            MoveChange::Ended { kept } => kept.iter().for_each(|proposal| self.observer.moved(proposal)),
+            MoveChange::Ended { kept } => kept.iter().for_each(|proposal| self.metrics.moved(proposal)),
         }
-        self.observer.under_way(self.requester.under_way());
+        self.metrics.under_way(self.requester.under_way());
     }
 
     fn observe_policy(&mut self, policy: Result<Policy, String>) {
-        self.observer.policy(policy.is_ok());
+        self.metrics.policy(policy.is_ok());
         match policy {
             Ok(policy) => {
                 tracing::info!(profiles = policy.profiles.len(), "a policy was read");
@@ -313,7 +290,10 @@ impl Controller {
             );
             return self.requester.decide_more(&plan, now);
         }
-        self.observer.planned(&plan, self.planner.took());
+        self.metrics.planned(&plan, self.planner.took());
+        if let Some(on_plan) = &self.on_plan {
+            on_plan(&plan);
+        }
         for problem in &plan.problems {
             tracing::warn!("{problem}");
         }
@@ -375,9 +355,9 @@ impl Controller {
             tally.withdrawn(withdrawn, not_withdrawn.len());
         });
         let mut is_refused = false;
-        for (proposal, by, asked) in outcomes {
+        for (proposal, _, asked) in outcomes {
             self.requester.asked(&proposal, &asked, now);
-            self.observer.asked(&proposal, by, &asked);
+            self.metrics.asked(&proposal, &asked);
             is_refused |= asked.gives_place();
             let pod = PodId::from(&proposal.pod);
             if self.known.pods.get(&pod.key) != Some(&pod) {
@@ -385,7 +365,7 @@ impl Controller {
                 self.pod_gone(&pod, now);
             }
         }
-        self.observer.under_way(self.requester.under_way());
+        self.metrics.under_way(self.requester.under_way());
         is_refused
     }
 
@@ -465,7 +445,7 @@ impl Reconciler for Controller {
                         self.requester.request_was(&before, now);
                     }
                 }
-                self.observer.under_way(self.requester.under_way());
+                self.metrics.under_way(self.requester.under_way());
             }
             Event::Policy(policy) => self.observe_policy(*policy),
             Event::Remembered(memory) => self.requester.remembered(memory),
@@ -554,7 +534,7 @@ impl Reconciler for Controller {
                 let is_refused = self.carried_out(outcomes, withdrawn, &not_withdrawn, now);
                 let has_ended = self.schedule.carried_out(is_refused, self.requester.is_unsaved(), now);
                 if let Some(begun) = self.begun.take_if(|_| has_ended) {
-                    self.observer.cycled(begun.elapsed());
+                    self.metrics.cycled(begun.elapsed());
                 }
                 if is_dropped {
                     self.tally.send_modify(CarriedOut::dropped);
@@ -562,7 +542,7 @@ impl Reconciler for Controller {
                 // The next cycle looks again: nothing is tried in between.
                 if let Some(failure) = failure {
                     tracing::warn!("not all of a cycle could be carried out: {}", in_words(&failure));
-                    self.observer.failed(&failure);
+                    self.metrics.queue.failed(&failure);
                 }
                 self.is_under_way = false;
                 Ok(())
@@ -572,7 +552,7 @@ impl Reconciler for Controller {
                     Ok(()) => memory.iter().for_each(|memory| self.requester.saved(memory)),
                     Err(failure) => {
                         tracing::warn!("{}", self.apply.not_saved(&failure));
-                        self.observer.failed(&failure);
+                        self.metrics.queue.failed(&failure);
                         self.schedule.not_saved(now);
                     }
                 }
@@ -588,8 +568,8 @@ impl Reconciler for Controller {
         tracing::warn!("a cycle failed: {}", in_words(failure));
     }
 
-    fn observer(&mut self) -> &mut dyn QueueObserver {
-        &mut *self.observer
+    fn metrics(&self) -> &QueueMetrics {
+        &self.metrics.queue
     }
 
     /// What was read before is part of it, so that nothing is saved before that.

@@ -1,10 +1,9 @@
 //! The eviction request controller: [`usher_decide::eviction_request::index`] holds what it knows and decides, and
 //! [`usher_apply::Requests`] carries it out. Everything needed to go on is in the API objects, so it can be ended at any point.
 
-mod observer;
-
 use std::sync::Arc;
 
+use futures::future::BoxFuture;
 use futures::{FutureExt, StreamExt};
 use jiff::{SignedDuration, Timestamp};
 use kube::Client;
@@ -14,12 +13,10 @@ use usher_decide::decision::{Effect, Ending};
 use usher_decide::eviction_request::index::{Decided, Index};
 use usher_decide::snapshot::{Budget, BudgetOnWire, DaemonSet, Key, Namespace, Pod, Request};
 
-pub use crate::observer::Nobody;
-pub use observer::Observer;
-
+use crate::context::{Context, OnSynced};
 use crate::feeds::Feeds;
 use crate::listed::Listed;
-use crate::observer::QueueObserver;
+use crate::metrics::{QueueMetrics, RequestMetrics};
 use crate::reconcile::{self, Pending, Reconciled, Reconciler};
 use crate::watch::{WatchEvent, watch};
 
@@ -36,23 +33,22 @@ pub struct Options {
 }
 
 /// Runs the controller with watches of its own until the future is dropped.
-pub async fn run(client: Client, clock: Clock, observer: Box<dyn Observer>) {
+pub async fn run(client: Client, clock: Clock) {
     let mut feeds = Feeds::default();
-    let options = Options::default();
-    let running = run_until(&mut feeds, client.clone(), clock, options, observer, std::future::pending());
+    let context = Context::new(client.clone(), clock);
+    let running = run_until(&mut feeds, context, Options::default(), Box::new(|| ()));
     let _watches = feeds.start(&client);
     running.await;
 }
 
-/// Subscribes, and returns what runs the controller until it is asked to stop; the calls under way are given a while to finish.
-pub(crate) fn run_until<S: Future<Output = ()>>(
+/// Subscribes to the feeds and returns the future that runs the controller until it should stop. Calls under way get some time to finish.
+pub(crate) fn run_until(
     feeds: &mut Feeds,
-    client: Client,
-    clock: Clock,
+    context: Context,
     options: Options,
-    observer: Box<dyn Observer>,
-    stop: S,
-) -> impl Future<Output = ()> + use<S> {
+    on_synced: OnSynced,
+) -> BoxFuture<'static, ()> {
+    let Context { client, clock, metrics, stop } = context;
     let events = futures::stream::select_all([
         feeds.pods().map(Event::Pod).boxed(),
         feeds.requests().map(Event::Request).boxed(),
@@ -62,12 +58,12 @@ pub(crate) fn run_until<S: Future<Output = ()>>(
     ]);
     let controller = Controller {
         apply: Requests::new(client.clone(), Events::start(client, clock.clone())),
-        observer,
+        metrics: metrics.requests(),
         index: Index::new(options.interceptors_limit).withdrawing_after(options.withdraw_after),
         pending: Pending::default(),
         listed: Listed::out_of(events.len()),
     };
-    reconcile::run(controller, events, clock, stop)
+    reconcile::run(controller, events, clock, on_synced, stop).boxed()
 }
 
 /// What the watches tell.
@@ -106,7 +102,7 @@ struct Done {
 
 struct Controller {
     apply: Requests,
-    observer: Box<dyn Observer>,
+    metrics: RequestMetrics,
     index: Index,
     pending: Pending<Item>,
     listed: Listed<&'static str>,
@@ -162,7 +158,7 @@ impl Reconciler for Controller {
         };
         let Some(decided) = self.index.decide(key, now) else { return Reconciled::waits(None) };
         self.pending.now.extend(decided.turn.clone().map(Item::Request));
-        self.observer.waits(&decided.request, decided.decision.waiting_on.as_ref(), now);
+        self.metrics.waits(&decided.request, decided.decision.waiting_on.as_ref(), now);
         let again = decided.decision.recheck_at;
         if decided.decision.effects.is_empty() {
             return Reconciled::waits(again);
@@ -181,7 +177,7 @@ impl Reconciler for Controller {
         let Item::Request(key) = item else { return Ok(()) };
         let Done { decided, outcome } = done;
         if let Some(answer) = outcome.answer {
-            self.observer.evicted(&decided.request, &answer);
+            self.metrics.evicted(&answer);
             tracing::info!(request = %key, pod = %decided.request.pod_name, answer = answer.reason(), "eviction");
             tracing::debug!(request = %key, ?answer, "eviction");
             self.index.answered(key, answer, decided.budgets.clone(), now);
@@ -208,18 +204,18 @@ impl Reconciler for Controller {
         if outcome.is_complete {
             let is_withdrawal = |it: &Effect| matches!(it, Effect::RecordWithdrawal(_));
             if decided.decision.effects.iter().any(is_withdrawal) {
-                self.observer.withdrawn(&decided.request);
+                self.metrics.withdrawn();
             }
             self.index.carried_out(&decided);
         }
         if decided.ending() == Some(Ending::PodLeft) {
-            self.observer.pod_left(&decided.request, now);
+            self.metrics.pod_left(&decided.request, now);
         }
         Ok(())
     }
 
-    fn observer(&mut self) -> &mut dyn QueueObserver {
-        &mut *self.observer
+    fn metrics(&self) -> &QueueMetrics {
+        &self.metrics.queue
     }
 }
 
@@ -229,16 +225,16 @@ impl Controller {
         let before = self.index.request(&request.key).cloned();
         let key = self.index.request_seen(request, now);
         let after = self.index.request(&key).cloned();
-        self.observer.request_changed(before.as_deref(), after.as_deref());
+        self.metrics.request_changed(before.as_deref(), after.as_deref());
         self.pending.now.push(Item::Request(key));
     }
 
     fn request_gone(&mut self, key: &Key, now: Timestamp) {
         let before = self.index.request(key).cloned();
         if let Some(before) = &before {
-            self.observer.waits(before, None, now);
+            self.metrics.waits(before, None, now);
         }
-        self.observer.request_changed(before.as_deref(), None);
+        self.metrics.request_changed(before.as_deref(), None);
         self.index.request_gone(key);
         self.pending.gone.push(Item::Request(key.clone()));
     }

@@ -3,37 +3,28 @@
 //! targets in the status of the maintenance, who holds a node and what it was before on the node, and who requests an eviction on
 //! the request.
 
-mod observer;
-
 use std::sync::Arc;
 
+use futures::future::BoxFuture;
 use futures::{FutureExt, StreamExt};
 use jiff::Timestamp;
-use kube::Client;
 use tracing::Instrument as _;
-use usher_apply::{Clock, Events, Failure, Maintenances, spans};
+use usher_apply::{Events, Failure, Maintenances, spans};
 use usher_decide::decision::Decision;
 use usher_decide::maintenance::decision::NodeEffect;
 use usher_decide::maintenance::index::{Index, Item, PodWithRequest};
 use usher_decide::snapshot::{Key, Maintenance, Node, NodeOnWire, Pod, Request};
 
-pub use crate::observer::Nobody;
-pub use observer::Observer;
-
+use crate::context::{Context, OnSynced};
 use crate::feeds::Feeds;
 use crate::listed::Listed;
-use crate::observer::QueueObserver;
+use crate::metrics::{MaintenanceMetrics, QueueMetrics};
 use crate::reconcile::{self, Pending, Reconciled, Reconciler};
 use crate::watch::{WatchEvent, watch};
 
-/// Subscribes, and returns what runs the controller until it is asked to stop; the calls under way are given a while to finish.
-pub(crate) fn run_until<S: Future<Output = ()>>(
-    feeds: &mut Feeds,
-    client: Client,
-    clock: Clock,
-    observer: Box<dyn Observer>,
-    stop: S,
-) -> impl Future<Output = ()> + use<S> {
+/// Subscribes to the feeds and returns the future that runs the controller until it should stop. Calls under way get some time to finish.
+pub(crate) fn run_until(feeds: &mut Feeds, context: Context, on_synced: OnSynced) -> BoxFuture<'static, ()> {
+    let Context { client, clock, metrics, stop } = context;
     let events = futures::stream::select_all([
         feeds.maintenances().map(Event::Maintenance).boxed(),
         watch::<NodeOnWire, Node>(client.clone()).map(|event| Event::Node(Box::new(event))).boxed(),
@@ -42,12 +33,12 @@ pub(crate) fn run_until<S: Future<Output = ()>>(
     ]);
     let controller = Controller {
         apply: Maintenances::new(client.clone(), Events::start(client, clock.clone())),
-        observer,
+        metrics: metrics.maintenances(),
         index: Index::default(),
         has_changed: true,
         listed: Listed::out_of(events.len()),
     };
-    reconcile::run(controller, events, clock, stop)
+    reconcile::run(controller, events, clock, on_synced, stop).boxed()
 }
 
 /// What the watches tell.
@@ -88,7 +79,7 @@ enum Fresh {
 
 struct Controller {
     apply: Maintenances,
-    observer: Box<dyn Observer>,
+    metrics: MaintenanceMetrics,
     index: Index,
     /// Something was learned that plans may depend on.
     has_changed: bool,
@@ -197,8 +188,8 @@ impl Reconciler for Controller {
         done.failure.map_or(Ok(()), Err)
     }
 
-    fn observer(&mut self) -> &mut dyn QueueObserver {
-        &mut *self.observer
+    fn metrics(&self) -> &QueueMetrics {
+        &self.metrics.queue
     }
 }
 
@@ -207,7 +198,7 @@ impl Controller {
         let Some((maintenance, decision)) = self.index.decide_maintenance(name, now) else {
             return Reconciled::waits(None);
         };
-        self.observer.waits(name, decision.waiting_on.as_ref(), now);
+        self.metrics.waits(name, decision.waiting_on.as_ref(), now);
         let (again, effects) = (decision.recheck_at, decision.effects);
         if effects.is_empty() {
             return Reconciled::waits(again);
@@ -264,13 +255,13 @@ impl Controller {
         let before = self.index.maintenance(&name).cloned();
         self.index.maintenance_seen(maintenance);
         let after = self.index.maintenance(&name).cloned();
-        self.observer.maintenance_changed(before.as_deref(), after.as_deref(), now);
+        self.metrics.maintenance_changed(before.as_deref(), after.as_deref(), now);
     }
 
     fn maintenance_gone(&mut self, name: &Arc<str>, now: Timestamp) {
         let before = self.index.maintenance(name).cloned();
-        self.observer.waits(name, None, now);
-        self.observer.maintenance_changed(before.as_deref(), None, now);
+        self.metrics.waits(name, None, now);
+        self.metrics.maintenance_changed(before.as_deref(), None, now);
         self.index.maintenance_gone(name);
     }
 }

@@ -3,19 +3,16 @@
 
 use std::time::Duration;
 
-use jiff::Timestamp;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
-use usher_descheduler::requester::{AskOutcome, Way};
+use usher_descheduler::requester::AskOutcome;
 use usher_descheduler::{Plan, Proposal, Stop, Took};
 
-use super::counting::{ControllerCounts, Counting, Errors, errors};
-use super::queue::QueueCounts;
-use crate::descheduler::Observer;
+use super::queue::{Errors, QueueMetrics, errors};
 
 /// As the Go descheduler labels them.
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
@@ -48,9 +45,11 @@ struct ByPlugin {
 /// With the labels of the Go descheduler, of which only versions mean something here.
 type Build = Vec<(&'static str, &'static str)>;
 
-pub struct Counts {
-    errors: Errors,
-    queue: QueueCounts,
+pub const QUEUE: &str = "descheduler";
+
+/// The registered series.
+#[derive(Clone)]
+pub struct Series {
     evicted: Family<Evicted, Counter>,
     evacuations: Counter,
     in_progress: Gauge,
@@ -59,17 +58,16 @@ pub struct Counts {
     proposals: Family<ByPlugin, Gauge>,
     /// 1 while the policy that was last read is refused.
     policy_refused: Gauge,
+    pub errors: Errors,
 }
 
 fn durations() -> Histogram {
     Histogram::new(exponential_buckets(0.001, 4.0, 10))
 }
 
-impl Counts {
-    pub fn new(registry: &mut Registry, queue: QueueCounts) -> Self {
-        let counts = Self {
-            errors: errors(),
-            queue,
+impl Series {
+    pub fn new(registry: &mut Registry) -> Self {
+        let series = Self {
             evicted: Family::default(),
             evacuations: Counter::default(),
             in_progress: Gauge::default(),
@@ -77,46 +75,47 @@ impl Counts {
             plugins: Family::new_with_constructor(durations as fn() -> Histogram),
             proposals: Family::default(),
             policy_refused: Gauge::default(),
+            errors: errors(),
         };
         registry.register(
             "pod_evacuations",
             "Pods that the descheduler has asked to leave, by requests or in the background",
-            counts.evacuations.clone(),
+            series.evacuations.clone(),
         );
         registry.register(
             "pod_evacuations_in_progress",
             "Pods that the descheduler has asked to leave and that have not left",
-            counts.in_progress.clone(),
+            series.in_progress.clone(),
         );
         registry.register(
             "descheduler_pods_evicted",
             "Pods that were asked to leave, by result, plugin, profile, namespace and node",
-            counts.evicted.clone(),
+            series.evicted.clone(),
         );
         registry.register(
             "descheduler_loop_duration_seconds",
             "Seconds that a cycle took, from reading usage to the last answer",
-            counts.cycle.clone(),
+            series.cycle.clone(),
         );
         registry.register(
             "descheduler_strategy_duration_seconds",
             "Seconds that a plugin took in a cycle, by plugin and profile",
-            counts.plugins.clone(),
+            series.plugins.clone(),
         );
         registry.register(
             "descheduler_proposals",
             "Pods that the last cycle proposed, by plugin and profile",
-            counts.proposals.clone(),
+            series.proposals.clone(),
         );
         registry.register(
             "descheduler_policy_refused",
             "Whether the policy that was last read is refused, so that the one before it holds",
-            counts.policy_refused.clone(),
+            series.policy_refused.clone(),
         );
         registry.register(
             "descheduler_errors",
             "Decisions of the descheduler that were not carried out, by why",
-            counts.errors.clone(),
+            series.errors.clone(),
         );
         let build = Family::<Build, Gauge>::default();
         let version = env!("CARGO_PKG_VERSION");
@@ -130,24 +129,7 @@ impl Counts {
         ];
         build.get_or_create_owned(&labels).set(1);
         registry.register("descheduler_build_info", "The version of the descheduler", build);
-        counts
-    }
-}
-
-impl ControllerCounts for Counts {
-    fn queue(&self) -> &QueueCounts {
-        &self.queue
-    }
-
-    fn errors(&self) -> &Errors {
-        &self.errors
-    }
-
-    fn forget(&mut self, _: Timestamp) {
-        self.queue.end();
-        self.in_progress.set(0);
-        self.policy_refused.set(0);
-        self.proposals.clear();
+        series
     }
 }
 
@@ -161,16 +143,24 @@ fn result_of(stop: &Stop) -> Option<&'static str> {
     }
 }
 
-impl Observer for Counting<Counts> {
-    fn cycled(&mut self, took: Duration) {
-        self.counts.lock().cycle.observe(took.as_secs_f64());
+/// What a run of the descheduler measures. What exists is forgotten when the run ends.
+pub struct DeschedulerMetrics {
+    pub queue: QueueMetrics,
+    pub(super) series: Series,
+}
+
+impl DeschedulerMetrics {
+    /// A cycle has ended; `took` includes reading usage before it and the calls after it.
+    pub fn cycled(&self, took: Duration) {
+        self.series.cycle.observe(took.as_secs_f64());
     }
 
-    fn planned(&mut self, plan: &Plan, plugins: &[Took]) {
-        let counts = self.counts.lock();
+    /// A cycle was planned.
+    pub fn planned(&self, plan: &Plan, plugins: &[Took]) {
+        let series = &self.series;
         for Took { profile, plugin, time } in plugins {
             let labels = ByPlugin { strategy: plugin.as_str(), profile: profile.clone() };
-            counts.plugins.get_or_create(&labels).observe(time.as_secs_f64());
+            series.plugins.get_or_create(&labels).observe(time.as_secs_f64());
         }
         for stopped in &plan.stops {
             let (Some((profile, plugin)), Some(result)) = (&stopped.plugin, result_of(&stopped.by)) else {
@@ -185,20 +175,19 @@ impl Observer for Counting<Counts> {
                     node: node.clone(),
                 };
                 let pods = u64::try_from(*pods).unwrap_or(u64::MAX);
-                counts.evicted.get_or_create(&labels).inc_by(pods);
+                series.evicted.get_or_create(&labels).inc_by(pods);
             }
         }
         // Plugins that were in the policy before propose nothing any more.
-        counts.proposals.clear();
+        series.proposals.clear();
         for count in &plan.counts {
             let labels = ByPlugin { strategy: count.plugin.as_str(), profile: count.profile.clone() };
             let proposed = i64::try_from(count.proposed).unwrap_or(i64::MAX);
-            counts.proposals.get_or_create(&labels).set(proposed);
+            series.proposals.get_or_create(&labels).set(proposed);
         }
     }
 
-    fn asked(&mut self, proposal: &Proposal, _: Way, asked: &AskOutcome) {
-        let counts = self.counts.lock();
+    pub fn asked(&self, proposal: &Proposal, asked: &AskOutcome) {
         let result = match asked {
             AskOutcome::Requested | AskOutcome::Evicted => "success",
             AskOutcome::InBackground => "background",
@@ -206,21 +195,32 @@ impl Observer for Counting<Counts> {
             AskOutcome::Refused | AskOutcome::Unknown => "error",
         };
         if matches!(asked, AskOutcome::Requested | AskOutcome::InBackground) {
-            counts.evacuations.inc();
+            self.series.evacuations.inc();
         }
-        counts.evicted.get_or_create(&Evicted::of(proposal, result)).inc();
+        self.series.evicted.get_or_create(&Evicted::of(proposal, result)).inc();
     }
 
-    fn moved(&mut self, proposal: &Proposal) {
-        self.counts.lock().evicted.get_or_create(&Evicted::of(proposal, "success")).inc();
+    /// A pod that another component had promised to move in the background was moved.
+    pub fn moved(&self, proposal: &Proposal) {
+        self.series.evicted.get_or_create(&Evicted::of(proposal, "success")).inc();
     }
 
-    fn under_way(&mut self, pods: usize) {
-        self.counts.lock().in_progress.set(i64::try_from(pods).unwrap_or(i64::MAX));
+    /// Number of pods that were asked to leave and have not left.
+    pub fn under_way(&self, pods: usize) {
+        self.series.in_progress.set(i64::try_from(pods).unwrap_or(i64::MAX));
     }
 
-    fn policy(&mut self, is_good: bool) {
-        self.counts.lock().policy_refused.set(i64::from(!is_good));
+    /// A policy was read, or refused.
+    pub fn policy(&self, is_good: bool) {
+        self.series.policy_refused.set(i64::from(!is_good));
+    }
+}
+
+impl Drop for DeschedulerMetrics {
+    fn drop(&mut self) {
+        self.series.in_progress.set(0);
+        self.series.policy_refused.set(0);
+        self.series.proposals.clear();
     }
 }
 
@@ -236,7 +236,7 @@ mod tests {
     #[test]
     fn pods_are_counted_by_the_names_that_dashboards_know() {
         let metrics = Metrics::new(Clock::system());
-        let mut observer = metrics.descheduler_observer(|| {});
+        let run = metrics.descheduler();
         let proposal = Proposal {
             pod: PodRef { namespace: "shop".into(), name: "web".into(), uid: "u".into(), node: "n-1".into() },
             profile: "default".into(),
@@ -253,7 +253,7 @@ mod tests {
         let count =
             |plugin| PluginCount { profile: "default".into(), plugin, wanted: 2, proposed: 2, leaving: 0 };
         let before = Plan { counts: vec![count(PluginName::PodLifeTime)], ..Plan::default() };
-        observer.planned(&before, &[]);
+        run.planned(&before, &[]);
         let stopped = Stopped {
             by: Stop::NodeLimit { node: "n-1".into(), limit: 1 },
             plugin: Some(("default".into(), PluginName::RemoveFailedPods)),
@@ -261,17 +261,17 @@ mod tests {
             places: [(("shop".to_owned(), "n-1".to_owned()), 2)].into(),
         };
         let counts = vec![count(PluginName::RemoveFailedPods)];
-        observer.planned(&Plan { stops: vec![stopped], counts, ..Plan::default() }, &[took]);
-        observer.cycled(Duration::from_millis(4));
-        observer.asked(&proposal, Way::Request, &AskOutcome::Requested);
-        observer.asked(&proposal, Way::Request, &AskOutcome::ByOthers);
-        observer.asked(&proposal, Way::Request, &AskOutcome::Refused);
+        run.planned(&Plan { stops: vec![stopped], counts, ..Plan::default() }, &[took]);
+        run.cycled(Duration::from_millis(4));
+        run.asked(&proposal, &AskOutcome::Requested);
+        run.asked(&proposal, &AskOutcome::ByOthers);
+        run.asked(&proposal, &AskOutcome::Refused);
         // What is moved in the background is a success when it was.
-        observer.asked(&proposal, Way::Eviction { in_background: true }, &AskOutcome::InBackground);
-        observer.asked(&proposal, Way::Eviction { in_background: true }, &AskOutcome::InBackground);
-        observer.moved(&proposal);
-        observer.under_way(3);
-        observer.policy(false);
+        run.asked(&proposal, &AskOutcome::InBackground);
+        run.asked(&proposal, &AskOutcome::InBackground);
+        run.moved(&proposal);
+        run.under_way(3);
+        run.policy(false);
         let text = metrics.text().unwrap();
         for line in [
             "pod_evacuations_total 3\n",
@@ -292,7 +292,7 @@ mod tests {
             assert!(text.contains(line), "{line}: {text}");
         }
         assert!(!text.contains("PodLifeTime"), "it is not in the policy any more: {text}");
-        drop(observer);
+        drop(run);
         assert!(metrics.text().unwrap().contains("pod_evacuations_in_progress 0\n"));
     }
 }

@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 
-use jiff::Timestamp;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
@@ -11,88 +10,87 @@ use usher_decide::evict_policy::Wait;
 use usher_decide::snapshot::Key;
 
 use super::ByReason;
-use super::counting::{ControllerCounts, Counting, Errors, errors};
-use super::queue::QueueCounts;
-use crate::evict_policy::Observer;
+use super::queue::{Errors, QueueMetrics, errors};
 
-pub struct Counts {
+pub const QUEUE: &str = "evictpolicy";
+
+/// The registered series.
+#[derive(Clone)]
+pub struct Series {
     wanted: Family<ByReason, Gauge>,
-    waits: HashMap<Key, &'static str>,
     fell_back: Counter,
-    errors: Errors,
-    queue: QueueCounts,
+    pub errors: Errors,
 }
 
-impl Counts {
-    pub fn new(registry: &mut Registry, queue: QueueCounts) -> Self {
-        let counts = Self {
-            wanted: Family::default(),
-            waits: HashMap::new(),
-            fell_back: Counter::default(),
-            errors: errors(),
-            queue,
-        };
+impl Series {
+    pub fn new(registry: &mut Registry) -> Self {
+        let series = Self { wanted: Family::default(), fell_back: Counter::default(), errors: errors() };
         registry.register(
             "usher_evict_policy_wanted",
             "Pods that Kubernetes wants to evict and that their workloads take over, by who is waited for",
-            counts.wanted.clone(),
+            series.wanted.clone(),
         );
         registry.register(
             "usher_evict_policy_fell_back",
             "Pods of tainted nodes that were deleted because their workloads did not end them in time",
-            counts.fell_back.clone(),
+            series.fell_back.clone(),
         );
         registry.register(
             "usher_evict_policy_errors",
             "Decisions on such pods that were not carried out, by why",
-            counts.errors.clone(),
+            series.errors.clone(),
         );
-        counts
-    }
-
-    fn gauge(&self, reason: &'static str) -> Gauge {
-        self.wanted.get_or_create_owned(&ByReason { reason })
+        series
     }
 }
 
-impl ControllerCounts for Counts {
-    fn queue(&self) -> &QueueCounts {
-        &self.queue
+/// What a run of the Pod Evict Policy measures. What exists is forgotten when the run ends.
+pub struct EvictPolicyMetrics {
+    pub queue: QueueMetrics,
+    series: Series,
+    /// What each pod waits for.
+    waits: HashMap<Key, &'static str>,
+}
+
+impl EvictPolicyMetrics {
+    pub fn new(queue: QueueMetrics, series: Series) -> Self {
+        Self { queue, series, waits: HashMap::new() }
     }
 
-    fn errors(&self) -> &Errors {
-        &self.errors
+    /// What the pod waits for from now on.
+    pub fn waits(&mut self, pod: &Key, wait: Option<Wait>) {
+        let after = wait.map(Wait::reason);
+        let before = match after {
+            Some(reason) => self.waits.insert(pod.clone(), reason),
+            None => self.waits.remove(pod),
+        };
+        if before != after {
+            before.map(|before| self.gauge(before).dec());
+            after.map(|after| self.gauge(after).inc());
+        }
     }
 
-    fn forget(&mut self, _: Timestamp) {
-        self.queue.end();
+    /// The workload of a pod did not end it in time, and the pod is deleted.
+    pub fn fell_back(&self) {
+        self.series.fell_back.inc();
+    }
+
+    fn gauge(&self, reason: &'static str) -> Gauge {
+        self.series.wanted.get_or_create_owned(&ByReason { reason })
+    }
+}
+
+impl Drop for EvictPolicyMetrics {
+    fn drop(&mut self) {
         for reason in std::mem::take(&mut self.waits).into_values() {
             self.gauge(reason).dec();
         }
     }
 }
 
-impl Observer for Counting<Counts> {
-    fn waits(&mut self, pod: &Key, wait: Option<Wait>) {
-        let mut counts = self.counts.lock();
-        let after = wait.map(Wait::reason);
-        let before = match after {
-            Some(reason) => counts.waits.insert(pod.clone(), reason),
-            None => counts.waits.remove(pod),
-        };
-        if before != after {
-            before.map(|before| counts.gauge(before).dec());
-            after.map(|after| counts.gauge(after).inc());
-        }
-    }
-
-    fn fell_back(&mut self) {
-        self.counts.lock().fell_back.inc();
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use jiff::Timestamp;
     use usher_apply::Clock;
 
     use super::*;
@@ -101,20 +99,20 @@ mod tests {
     #[test]
     fn pods_that_are_wanted_gone_and_those_that_fell_back_are_counted() {
         let metrics = Metrics::new(Clock::system());
-        let mut observer = metrics.evict_policy_observer(|| {});
+        let mut run = metrics.evict_policy();
         let has = |line: &str| {
             let text = metrics.text().unwrap();
             assert!(text.contains(line), "{line}: {text}");
         };
         has("usher_evict_policy_fell_back_total 0");
         let pod = Key::new("shop", "web");
-        observer.waits(&pod, Some(Wait::Workload { until: Timestamp::MAX }));
+        run.waits(&pod, Some(Wait::Workload { until: Timestamp::MAX }));
         has("usher_evict_policy_wanted{reason=\"Workload\"} 1");
-        observer.waits(&pod, Some(Wait::Interceptor));
-        observer.fell_back();
+        run.waits(&pod, Some(Wait::Interceptor));
+        run.fell_back();
         has("usher_evict_policy_wanted{reason=\"Workload\"} 0");
         has("usher_evict_policy_wanted{reason=\"Interceptor\"} 1");
-        drop(observer);
+        drop(run);
         has("usher_evict_policy_wanted{reason=\"Interceptor\"} 0");
         has("usher_evict_policy_fell_back_total 1");
     }

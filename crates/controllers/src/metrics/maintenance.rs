@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use jiff::Timestamp;
+use parking_lot::Mutex;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
@@ -13,15 +14,15 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 use usher_api::NodeMaintenanceStage as Stage;
 use usher_api::{NodeStatus, StageStatus};
-use usher_apply::RefusedWrite;
+use usher_apply::{Clock, RefusedWrite};
 use usher_decide::maintenance::waiting::MaintenanceWait;
 use usher_decide::snapshot::Maintenance;
 
 use super::ByReason;
-use super::counting::{self, ControllerCounts, Counting, Errors};
-use super::queue::QueueCounts;
+use super::queue::{Errors, QueueMetrics, errors};
 use super::waits::Waits;
-use crate::maintenance::Observer;
+
+pub const QUEUE: &str = "nodemaintenances";
 
 /// From a second to a week.
 const STAGE_SECONDS: [f64; 12] =
@@ -57,62 +58,63 @@ fn name_of(stage: Stage) -> ByStage {
 const NODE_STATES: [&str; 4] = ["cordoned", "pending", "evicting", "drained"];
 const POD_STATES: [&str; 2] = ["pending", "evicting"];
 
-pub struct Counts {
+/// The registered series.
+#[derive(Clone)]
+pub struct Series {
     maintenances: Family<ByStage, Gauge>,
     nodes: Family<ByState, Gauge>,
     pods: Family<ByState, Gauge>,
     durations: Family<ByStage, Histogram, fn() -> Histogram>,
-    pub waits: Waits<Arc<str>>,
-    errors: Errors,
-    queue: QueueCounts,
+    /// Written with every scrape.
+    pub waits: Arc<Mutex<Waits<Arc<str>>>>,
+    pub errors: Errors,
 }
 
-impl Counts {
-    pub fn new(registry: &mut Registry, queue: QueueCounts) -> Self {
-        let counts = Self {
+impl Series {
+    pub fn new(registry: &mut Registry) -> Self {
+        let series = Self {
             maintenances: Family::default(),
             nodes: Family::default(),
             pods: Family::default(),
             durations: Family::new_with_constructor(|| Histogram::new(STAGE_SECONDS)),
-            waits: Waits::for_reasons(MaintenanceWait::CAUSES),
-            errors: counting::errors(),
-            queue,
+            waits: Arc::new(Mutex::new(Waits::for_reasons(MaintenanceWait::CAUSES))),
+            errors: errors(),
         };
         registry.register(
             "nodemaintenance_controller_maintenances",
             "Maintenances, by the stage that they are in",
-            counts.maintenances.clone(),
+            series.maintenances.clone(),
         );
         registry.register(
             "nodemaintenance_controller_nodes",
             "Nodes of maintenances that cordon or drain: cordoned and no more, pods not asked to leave, pods asked to leave, \
              and no pods left",
-            counts.nodes.clone(),
+            series.nodes.clone(),
         );
         registry.register(
             "nodemaintenance_controller_pods",
             "Pods on the nodes of maintenances that drain: pending without an eviction request, evicting with one",
-            counts.pods.clone(),
+            series.pods.clone(),
         );
         registry.register(
             "nodemaintenance_controller_stage_duration_seconds",
             "Seconds from the start of a stage to that of the next, or until a complete one has let go of everything",
-            counts.durations.clone(),
+            series.durations.clone(),
         );
         registry.register(
             "nodemaintenance_controller_reconcile_errors",
             "Decisions on maintenances, nodes and pods that were not carried out: outdated ones, and those that the server \
              would not take",
-            counts.errors.clone(),
+            series.errors.clone(),
         );
-        counts.begin();
+        series.begin();
         for reason in RefusedWrite::OF_STATUS.map(RefusedWrite::as_str) {
-            counts.errors.get_or_create_owned(&ByReason { reason });
+            series.errors.get_or_create_owned(&ByReason { reason });
         }
         for stage in STAGES {
-            counts.durations.get_or_create_owned(&name_of(stage));
+            series.durations.get_or_create_owned(&name_of(stage));
         }
-        counts
+        series
     }
 
     /// Nothing is there as far as this process can tell.
@@ -179,22 +181,6 @@ impl Counts {
     }
 }
 
-impl ControllerCounts for Counts {
-    fn queue(&self) -> &QueueCounts {
-        &self.queue
-    }
-
-    fn errors(&self) -> &Errors {
-        &self.errors
-    }
-
-    fn forget(&mut self, now: Timestamp) {
-        self.begin();
-        self.waits.end(now);
-        self.queue.end();
-    }
-}
-
 fn start(stage: &StageStatus) -> Option<Timestamp> {
     stage.start_timestamp.as_ref().map(|time| time.0)
 }
@@ -209,25 +195,40 @@ fn state_of(node: &NodeStatus, stage: Stage) -> usize {
     }
 }
 
-impl Observer for Counting<Counts> {
-    fn maintenance_changed(
-        &mut self,
+/// What a run of the node maintenance controller measures. What exists is forgotten when the run ends.
+pub struct MaintenanceMetrics {
+    pub queue: QueueMetrics,
+    pub(super) series: Series,
+    pub(super) clock: Clock,
+}
+
+impl MaintenanceMetrics {
+    /// The maintenance was seen, changed or gone. Its stages with their times, and its nodes and pods, are in its status.
+    pub fn maintenance_changed(
+        &self,
         before: Option<&Maintenance>,
         after: Option<&Maintenance>,
         now: Timestamp,
     ) {
-        let counts = self.counts.lock();
         if let Some(before) = before {
-            counts.count(before, -1);
-            counts.time(before, after, now);
+            self.series.count(before, -1);
+            self.series.time(before, after, now);
         }
         if let Some(after) = after {
-            counts.count(after, 1);
+            self.series.count(after, 1);
         }
     }
 
-    fn waits(&mut self, name: &str, waiting_on: Option<&MaintenanceWait>, now: Timestamp) {
-        self.counts.lock().waits.set(&Arc::from(name), waiting_on.map(MaintenanceWait::cause), now);
+    /// What the maintenance waits for now; `None` if it waits for nothing, or is gone.
+    pub fn waits(&self, name: &str, waiting_on: Option<&MaintenanceWait>, now: Timestamp) {
+        self.series.waits.lock().set(&Arc::from(name), waiting_on.map(MaintenanceWait::cause), now);
+    }
+}
+
+impl Drop for MaintenanceMetrics {
+    fn drop(&mut self) {
+        self.series.begin();
+        self.series.waits.lock().end(self.clock.now());
     }
 }
 
@@ -236,9 +237,8 @@ mod tests {
     use super::super::Metrics;
     use super::*;
     use jiff::SignedDuration;
-    use parking_lot::Mutex;
     use serde_json::{Value, json};
-    use usher_apply::{Clock, Failure};
+    use usher_apply::Failure;
 
     fn at(second: i64) -> Timestamp {
         Timestamp::from_second(second).unwrap()
@@ -295,7 +295,7 @@ mod tests {
     #[test]
     fn maintenances_nodes_and_pods_are_counted_where_they_stand_and_stages_when_they_end() {
         let metrics = Metrics::new(Clock::from_fn(|| at(1000)));
-        let mut observer = metrics.maintenance_observer(|| ());
+        let run = metrics.maintenances();
         let cordon = maintenance(
             "Cordon",
             true,
@@ -304,7 +304,7 @@ mod tests {
                 "nodeStatuses": [node("n1", 3, 0), node("n2", 0, 0)],
             }),
         );
-        observer.maintenance_changed(None, Some(&cordon), at(101));
+        run.maintenance_changed(None, Some(&cordon), at(101));
         has(
             &metrics,
             &[
@@ -322,8 +322,8 @@ mod tests {
                 "nodeStatuses": [node("n1", 3, 0), node("n2", 4, 1), node("n3", 0, 4), node("n4", 0, 0)],
             }),
         );
-        observer.maintenance_changed(Some(&cordon), Some(&drain), at(131));
-        observer.maintenance_changed(Some(&drain), Some(&drain), at(132));
+        run.maintenance_changed(Some(&cordon), Some(&drain), at(131));
+        run.maintenance_changed(Some(&drain), Some(&drain), at(132));
         has(
             &metrics,
             &[
@@ -342,10 +342,10 @@ mod tests {
         );
         let all = stages(&[("Cordon", 100), ("Drain", 130), ("Complete", 430)]);
         let complete = maintenance("Complete", true, json!({"stageStatuses": all}));
-        observer.maintenance_changed(Some(&drain), Some(&complete), at(431));
+        run.maintenance_changed(Some(&drain), Some(&complete), at(431));
         let over = maintenance("Complete", false, json!({"stageStatuses": all}));
-        observer.maintenance_changed(Some(&complete), Some(&over), at(440));
-        observer.maintenance_changed(Some(&over), None, at(999));
+        run.maintenance_changed(Some(&complete), Some(&over), at(440));
+        run.maintenance_changed(Some(&over), None, at(999));
         has(
             &metrics,
             &[
@@ -363,10 +363,10 @@ mod tests {
     fn decisions_that_are_not_carried_out_are_counted_by_controller() {
         let metrics = Metrics::new(Clock::from_fn(|| at(0)));
         let refused = Failure::Later("503".to_string());
-        let mut maintenances = metrics.maintenance_observer(|| ());
-        maintenances.failed(&refused);
-        maintenances.failed(&refused);
-        metrics.observer(|| ()).failed(&Failure::Outdated);
+        let maintenances = metrics.maintenances();
+        maintenances.queue.failed(&refused);
+        maintenances.queue.failed(&refused);
+        metrics.requests().queue.failed(&Failure::Outdated);
         has(
             &metrics,
             &[
@@ -382,14 +382,14 @@ mod tests {
         let now = Arc::new(Mutex::new(at(100)));
         let read = now.clone();
         let metrics = Metrics::new(Clock::from_fn(move || *read.lock()));
-        let mut observer = metrics.maintenance_observer(|| ());
+        let run = metrics.maintenances();
         let drain = maintenance("Drain", true, json!({"drainStatus": {"podsEvicting": 2}}));
-        observer.maintenance_changed(None, Some(&drain), at(100));
-        observer.waits("m", Some(&MaintenanceWait::AboutToBegin), at(100));
-        observer.waits("m", Some(&MaintenanceWait::Pods { limited_by: vec![] }), at(110));
-        observer.queue_added();
-        observer.queue_taken(SignedDuration::ZERO);
-        observer.queue_retried();
+        run.maintenance_changed(None, Some(&drain), at(100));
+        run.waits("m", Some(&MaintenanceWait::AboutToBegin), at(100));
+        run.waits("m", Some(&MaintenanceWait::Pods { limited_by: vec![] }), at(110));
+        run.queue.added();
+        run.queue.taken(SignedDuration::ZERO);
+        run.queue.retried();
         *now.lock() = at(150);
         has(
             &metrics,
@@ -402,7 +402,7 @@ mod tests {
                 "workqueue_unfinished_work_seconds{name=\"nodemaintenances\"} 50.0",
             ],
         );
-        drop(observer);
+        drop(run);
         *now.lock() = at(900);
         has(
             &metrics,

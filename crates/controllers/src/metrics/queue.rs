@@ -1,4 +1,4 @@
-//! Queues of controllers, by the names under which others count theirs.
+//! What the loop of every controller measures: its queue, by the names that other controllers use, and failures.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,6 +11,21 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
+use usher_apply::{Clock, Failure};
+
+use super::ByReason;
+
+/// Decisions that were not carried out, by reason.
+pub type Errors = Family<ByReason, Counter>;
+
+/// With the known reasons, so that rates begin at zero.
+pub fn errors() -> Errors {
+    let errors = Errors::default();
+    for failure in [Failure::Outdated, Failure::Later(String::new())] {
+        errors.get_or_create_owned(&ByReason { reason: failure.reason() });
+    }
+    errors
+}
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, PartialOrd, Ord, EncodeLabelSet)]
 pub struct ByName {
@@ -27,6 +42,7 @@ pub struct Queues {
     worked: Family<ByName, Histogram, fn() -> Histogram>,
     /// Of every queue, also of one that is named by a run after this.
     under_way: Arc<Mutex<BTreeMap<ByName, UnderWay>>>,
+    clock: Clock,
 }
 
 #[derive(Default)]
@@ -52,7 +68,7 @@ fn seconds(at: Timestamp) -> f64 {
 }
 
 impl Queues {
-    pub fn new(registry: &mut Registry) -> Self {
+    pub fn new(registry: &mut Registry, clock: Clock) -> Self {
         let queues = Self {
             depth: Family::default(),
             adds: Family::default(),
@@ -60,6 +76,7 @@ impl Queues {
             queued: Family::new_with_constructor(short_times),
             worked: Family::new_with_constructor(short_times),
             under_way: Arc::default(),
+            clock,
         };
         registry.register("workqueue_depth", "Items that wait in the queue", queues.depth.clone());
         registry.register("workqueue_adds", "Items added to the queue", queues.adds.clone());
@@ -81,63 +98,78 @@ impl Queues {
         queues
     }
 
-    pub fn named(&self, name: &'static str) -> QueueCounts {
+    /// Creates the series of a queue, so that they exist before anything happens and rates begin at zero.
+    pub fn create(&self, name: &'static str) {
         let name = ByName { name };
-        // They exist before anything happens, so that rates begin at nothing.
         self.depth.get_or_create_owned(&name);
         self.adds.get_or_create_owned(&name);
         self.retries.get_or_create_owned(&name);
         self.queued.get_or_create_owned(&name);
         self.worked.get_or_create_owned(&name);
-        self.under_way.lock().entry(name.clone()).or_default();
-        QueueCounts { name, all: self.clone() }
+        self.under_way.lock().entry(name).or_default();
+    }
+
+    /// For one run of a controller.
+    pub fn run(&self, name: &'static str, errors: &Errors) -> QueueMetrics {
+        self.create(name);
+        QueueMetrics { name: ByName { name }, queues: self.clone(), errors: errors.clone() }
     }
 
     /// The seconds of all work that is under way, by queue.
-    pub fn unfinished(&self, now: Timestamp) -> Vec<(ByName, f64)> {
+    pub fn unfinished(&self) -> Vec<(ByName, f64)> {
+        let now = self.clock.now();
         self.under_way.lock().iter().map(|(name, work)| (name.clone(), work.seconds(now))).collect()
     }
 }
 
-/// The counts of one queue.
-pub struct QueueCounts {
+/// What the loop measures in one run of a controller. The queue counts as empty when the run ends.
+pub struct QueueMetrics {
     name: ByName,
-    all: Queues,
+    queues: Queues,
+    errors: Errors,
 }
 
-impl QueueCounts {
+impl QueueMetrics {
     pub fn added(&self) {
-        self.all.adds.get_or_create(&self.name).inc();
+        self.queues.adds.get_or_create(&self.name).inc();
     }
 
-    pub fn taken(&self, waited: SignedDuration, now: Timestamp) {
-        self.all.queued.get_or_create(&self.name).observe(waited.as_secs_f64());
-        let mut queues = self.all.under_way.lock();
+    pub fn taken(&self, waited: SignedDuration) {
+        self.queues.queued.get_or_create(&self.name).observe(waited.as_secs_f64());
+        let mut queues = self.queues.under_way.lock();
         let work = queues.entry(self.name.clone()).or_default();
         work.busy += 1;
-        work.begun += seconds(now);
+        work.begun += seconds(self.queues.clock.now());
     }
 
-    pub fn done(&self, worked: SignedDuration, now: Timestamp) {
-        self.all.worked.get_or_create(&self.name).observe(worked.as_secs_f64());
-        let mut queues = self.all.under_way.lock();
+    pub fn done(&self, worked: SignedDuration) {
+        self.queues.worked.get_or_create(&self.name).observe(worked.as_secs_f64());
+        let mut queues = self.queues.under_way.lock();
         let work = queues.entry(self.name.clone()).or_default();
         work.busy = work.busy.saturating_sub(1);
-        // With nothing under way the sum is nothing; that also ends what rounding has left.
-        work.begun = if work.busy == 0 { 0.0 } else { work.begun - (seconds(now) - worked.as_secs_f64()) };
+        let begun = seconds(self.queues.clock.now()) - worked.as_secs_f64();
+        // With nothing under way the sum is zero; that also removes rounding errors.
+        work.begun = if work.busy == 0 { 0.0 } else { work.begun - begun };
     }
 
     pub fn retried(&self) {
-        self.all.retries.get_or_create(&self.name).inc();
+        self.queues.retries.get_or_create(&self.name).inc();
     }
 
+    /// A decision was not carried out.
+    pub fn failed(&self, failure: &Failure) {
+        self.errors.get_or_create(&ByReason { reason: failure.reason() }).inc();
+    }
+
+    /// Number of items that wait.
     pub fn depth(&self, waiting: usize) {
-        self.all.depth.get_or_create(&self.name).set(i64::try_from(waiting).unwrap_or(i64::MAX));
+        self.queues.depth.get_or_create(&self.name).set(i64::try_from(waiting).unwrap_or(i64::MAX));
     }
+}
 
-    /// Its run is over; what was counted stays.
-    pub fn end(&self) {
+impl Drop for QueueMetrics {
+    fn drop(&mut self) {
         self.depth(0);
-        self.all.under_way.lock().insert(self.name.clone(), UnderWay::default());
+        self.queues.under_way.lock().insert(self.name.clone(), UnderWay::default());
     }
 }

@@ -32,12 +32,8 @@ pub struct Tally<L> {
 }
 
 impl<L: Clone + Eq + Hash + Debug + EncodeLabelSet> Tally<L> {
-    pub fn new(label: fn(String) -> L) -> Self {
-        Self { label, gauges: Family::default(), names: HashMap::new(), own: 0 }
-    }
-
-    pub fn gauges(&self) -> Family<L, Gauge> {
-        self.gauges.clone()
+    pub fn new(gauges: Family<L, Gauge>, label: fn(String) -> L) -> Self {
+        Self { label, gauges, names: HashMap::new(), own: 0 }
     }
 
     pub fn enter(&mut self, name: &str) {
@@ -71,12 +67,6 @@ impl<L: Clone + Eq + Hash + Debug + EncodeLabelSet> Tally<L> {
             self.gauges.get_or_create(&label).dec();
         }
     }
-
-    pub fn clear(&mut self) {
-        self.gauges.clear();
-        self.names.clear();
-        self.own = 0;
-    }
 }
 
 fn label_of(name: &str, own: bool) -> String {
@@ -88,7 +78,7 @@ mod tests {
     use super::*;
 
     fn tally() -> Tally<Vec<(String, String)>> {
-        Tally::new(|name| vec![("name".to_string(), name)])
+        Tally::new(Family::default(), |name| vec![("name".to_string(), name)])
     }
 
     fn value(tally: &Tally<Vec<(String, String)>>, name: &str) -> Option<i64> {
@@ -97,7 +87,7 @@ mod tests {
 
     fn labels(tally: &Tally<Vec<(String, String)>>) -> usize {
         let mut registry = prometheus_client::registry::Registry::default();
-        registry.register("x", "x", tally.gauges());
+        registry.register("x", "x", tally.gauges.clone());
         let mut text = String::new();
         prometheus_client::encoding::text::encode(&mut text, &registry).unwrap();
         text.lines().filter(|line| line.starts_with('x')).count()

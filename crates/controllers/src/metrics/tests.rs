@@ -10,7 +10,6 @@ use usher_decide::snapshot::{Key, Request};
 use usher_decide::waiting_on::WaitingOn;
 
 use super::Metrics;
-use crate::observer::QueueObserver;
 
 const START: i64 = 1_800_000_000;
 
@@ -52,9 +51,9 @@ fn request(name: &str, requesters: &[&str], interceptors: &[&str], active: Optio
 fn all_specified_names_are_there_before_anything_happens_or_with_the_first_request() {
     let (clock, _) = clock();
     let metrics = Metrics::new(clock);
-    let mut observer = metrics.observer(|| ());
+    let mut run = metrics.requests();
     let one = request("a", &["drainer.example.com"], &["db.example.com"], Some("db.example.com"));
-    observer.request_changed(None, Some(&one));
+    run.request_changed(None, Some(&one));
     let text = metrics.text().unwrap();
     for line in [
         "evictionrequest_controller_evictions{result=\"accepted\",reason=\"Accepted\"} 0",
@@ -77,20 +76,20 @@ fn all_specified_names_are_there_before_anything_happens_or_with_the_first_reque
 fn what_there_is_follows_the_requests_and_ends_with_the_run() {
     let (clock, _) = clock();
     let metrics = Metrics::new(clock);
-    let mut observer = metrics.observer(|| ());
+    let mut run = metrics.requests();
     let first = request("a", &["x.io", "y.io"], &["one.io", "two.io"], Some("one.io"));
     let second = request("a", &["y.io"], &["one.io", "two.io"], Some("two.io"));
-    observer.request_changed(None, Some(&first));
-    observer.request_changed(Some(&first), Some(&second));
+    run.request_changed(None, Some(&first));
+    run.request_changed(Some(&first), Some(&second));
     let text = metrics.text().unwrap();
     assert!(text.contains("active_interceptor{interceptor=\"two.io\"} 1"), "{text}");
     assert!(text.contains("active_requester{requester=\"y.io\"} 1"), "{text}");
     assert!(!text.contains("one.io") && !text.contains("x.io"), "{text}");
     let mut completed = second.clone();
     completed.status.active_interceptor_completed = true;
-    observer.request_changed(Some(&second), Some(&completed));
+    run.request_changed(Some(&second), Some(&completed));
     assert!(!metrics.text().unwrap().contains("two.io"));
-    drop(observer);
+    drop(run);
     assert!(!metrics.text().unwrap().contains("y.io"), "another leader counts it now");
 }
 
@@ -98,18 +97,18 @@ fn what_there_is_follows_the_requests_and_ends_with_the_run() {
 fn evictions_waits_and_the_way_out_are_counted() {
     let (clock, second) = clock();
     let metrics = Metrics::new(clock.clone());
-    let mut observer = metrics.observer(|| ());
+    let run = metrics.requests();
     let one = request("a", &["x.io"], &[], None);
-    observer.evicted(&one, &Answer::Refused(Refusal::Budget { message: String::new() }));
-    observer.evicted(&one, &Answer::Accepted);
+    run.evicted(&Answer::Refused(Refusal::Budget { message: String::new() }));
+    run.evicted(&Answer::Accepted);
     let refused = WaitingOn::Refused {
         refusal: Refusal::Webhook { code: 403, message: String::new() },
         failures: 1,
         retry_at: clock.now(),
     };
-    observer.waits(&one, Some(&refused), clock.now());
+    run.waits(&one, Some(&refused), clock.now());
     second.fetch_add(40, Ordering::Relaxed);
-    observer.pod_left(&one, clock.now());
+    run.pod_left(&one, clock.now());
     let text = metrics.text().unwrap();
     for line in [
         "evictionrequest_controller_evictions{result=\"refused\",reason=\"DisruptionBudget\"} 1",
@@ -126,21 +125,21 @@ fn evictions_waits_and_the_way_out_are_counted() {
 fn work_under_way_grows_until_it_is_done() {
     let (clock, second) = clock();
     let metrics = Metrics::new(clock);
-    let mut observer = metrics.observer(|| ());
+    let run = metrics.requests();
     let unfinished = || {
         let text = metrics.text().unwrap();
         let of_requests = "workqueue_unfinished_work_seconds{name=\"evictionrequests\"}";
         let line = text.lines().find(|line| line.starts_with(of_requests)).unwrap();
         line.rsplit(' ').next().unwrap().parse::<f64>().unwrap()
     };
-    observer.queue_taken(SignedDuration::ZERO);
+    run.queue.taken(SignedDuration::ZERO);
     second.fetch_add(10, Ordering::Relaxed);
-    observer.queue_taken(SignedDuration::ZERO);
+    run.queue.taken(SignedDuration::ZERO);
     second.fetch_add(5, Ordering::Relaxed);
     assert_eq!(unfinished(), 20.0);
-    observer.queue_done(SignedDuration::from_secs(15));
+    run.queue.done(SignedDuration::from_secs(15));
     assert_eq!(unfinished(), 5.0);
-    observer.queue_done(SignedDuration::from_secs(5));
+    run.queue.done(SignedDuration::from_secs(5));
     second.fetch_add(5, Ordering::Relaxed);
     assert_eq!(unfinished(), 0.0);
 }
@@ -149,28 +148,31 @@ fn work_under_way_grows_until_it_is_done() {
 fn what_hangs_in_any_queue_is_seen() {
     let (clock, second) = clock();
     let metrics = Metrics::new(clock);
-    let mut runs: Vec<(&str, Box<dyn QueueObserver>)> = vec![
-        ("evictionrequests", metrics.observer(|| ())),
-        ("nodemaintenances", metrics.maintenance_observer(|| ())),
-        ("descheduler", metrics.descheduler_observer(|| ())),
-        ("evictpolicy", metrics.evict_policy_observer(|| ())),
+    let (requests, maintenances) = (metrics.requests(), metrics.maintenances());
+    let (descheduler, evict_policy) = (metrics.descheduler(), metrics.evict_policy());
+    let interceptors = BundledInterceptor::ALL.map(|which| metrics.interceptor(which));
+    let mut queues = vec![
+        ("evictionrequests", &requests.queue),
+        ("nodemaintenances", &maintenances.queue),
+        ("descheduler", &descheduler.queue),
+        ("evictpolicy", &evict_policy.queue),
     ];
-    for which in BundledInterceptor::ALL {
-        runs.push((which.class(), metrics.interceptor_observer(which, || ())));
+    for (which, run) in BundledInterceptor::ALL.iter().zip(&interceptors) {
+        queues.push((which.class(), &run.queue));
     }
     let has = |name: &str, seconds: f64| {
         let wanted = format!("workqueue_unfinished_work_seconds{{name=\"{name}\"}} {seconds:.1}");
         let text = metrics.text().unwrap();
         assert!(text.lines().any(|line| line == wanted), "{wanted} is not in:\n{text}");
     };
-    for (name, run) in &mut runs {
+    for (name, queue) in &queues {
         has(name, 0.0);
-        run.queue_taken(SignedDuration::ZERO);
+        queue.taken(SignedDuration::ZERO);
         second.fetch_add(10, Ordering::Relaxed);
         has(name, 10.0);
     }
-    let names: Vec<_> = runs.iter().map(|(name, _)| *name).collect();
-    drop(runs);
+    let names: Vec<_> = queues.iter().map(|(name, _)| *name).collect();
+    drop((requests, maintenances, descheduler, evict_policy, interceptors));
     // A run that has ended hangs no more.
     names.into_iter().for_each(|name| has(name, 0.0));
 }
