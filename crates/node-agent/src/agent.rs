@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::channel::oneshot;
+use futures::future::BoxFuture;
 use futures::stream::{BoxStream, SelectAll};
 use futures::{FutureExt as _, StreamExt as _};
 use jiff::{SignedDuration, Timestamp};
@@ -76,13 +77,34 @@ impl Beside {
     }
 }
 
-/// Runs until it is asked to stop.
-pub async fn run_until(
+/// Runs until `stop` resolves.
+pub fn run_until(
+    client: Client,
+    clock: Clock,
+    options: Options,
+    beside: Beside,
+    stop: impl Future<Output = ()> + Send + 'static,
+) -> BoxFuture<'static, ()> {
+    run_boxed(client, clock, options, beside, stop.boxed())
+}
+
+/// Not generic, so that the agent is compiled here and not again in each crate that runs it.
+fn run_boxed(
+    client: Client,
+    clock: Clock,
+    options: Options,
+    beside: Beside,
+    stop: BoxFuture<'static, ()>,
+) -> BoxFuture<'static, ()> {
+    run(client, clock, options, beside, stop).boxed()
+}
+
+async fn run(
     client: Client,
     clock: Clock,
     options: Options,
     mut beside: Beside,
-    stop: impl Future<Output = ()>,
+    mut stop: BoxFuture<'static, ()>,
 ) {
     let events = Events::start(client.clone(), clock.clone());
     let apply = Interceptions::new(client.clone(), events.clone(), clock.clone(), String::new());
@@ -103,7 +125,6 @@ pub async fn run_until(
         told: BTreeMap::new(),
         beside: beside.clone(),
     };
-    let mut stop = std::pin::pin!(stop);
     let mut streams: SelectAll<BoxStream<'static, WatchEvent>> = SelectAll::new();
     streams.push(agent.follow_node());
     streams.push(agent.follow_pods());

@@ -5,7 +5,8 @@ mod decision;
 
 use std::time::Duration;
 
-use futures::StreamExt as _;
+use futures::future::BoxFuture;
+use futures::{FutureExt as _, StreamExt as _};
 use jiff::{SignedDuration, Timestamp};
 use kube::api::{DeleteParams, ListParams, PostParams, Preconditions};
 use kube::{Api, Client};
@@ -99,20 +100,23 @@ pub struct Shutdown {
 
 impl Shutdown {
     /// Delays shutdowns until it is dropped. What it needs of logind it asks for again when that was away.
-    pub async fn run(
+    pub fn run(
         self,
         bus: String,
         progress: watch::Sender<ShutdownState>,
         state: watch::Sender<Result<(), String>>,
-    ) {
-        loop {
-            if let Err(why) = self.follow(&bus, &progress, &state).await {
-                tracing::warn!("{why}");
-                let _ = state.send_replace(Err(why.to_string()));
+    ) -> BoxFuture<'static, ()> {
+        let running = async move {
+            loop {
+                if let Err(why) = self.follow(&bus, &progress, &state).await {
+                    tracing::warn!("{why}");
+                    let _ = state.send_replace(Err(why.to_string()));
+                }
+                progress.send_replace(ShutdownState::default());
+                tokio::time::sleep(RECONNECT).await;
             }
-            progress.send_replace(ShutdownState::default());
-            tokio::time::sleep(RECONNECT).await;
-        }
+        };
+        running.boxed()
     }
 
     #[allow(
