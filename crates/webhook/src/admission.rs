@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
 use kube::Client;
 use serde_json::Value;
 use tokio::sync::Semaphore;
@@ -177,7 +179,15 @@ impl Admission {
     ///
     /// # Errors
     /// The body is no AdmissionReview. Everything else is an answer.
-    pub async fn answer(&self, endpoint: Endpoint, body: &[u8]) -> Result<Value, NoReview> {
+    pub fn answer<'a>(
+        &'a self,
+        endpoint: Endpoint,
+        body: &'a [u8],
+    ) -> BoxFuture<'a, Result<Value, NoReview>> {
+        self.judge(endpoint, body).boxed()
+    }
+
+    async fn judge(&self, endpoint: Endpoint, body: &[u8]) -> Result<Value, NoReview> {
         let request = serde_json::from_slice::<Review<'_>>(body)?.request;
         if endpoint == Endpoint::Gateway {
             // It asks the API server to create requests, which come here in turn: it must not hold the places of these.

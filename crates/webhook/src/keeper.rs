@@ -7,6 +7,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
 use jiff::Timestamp;
 use k8s_openapi::ByteString;
 use k8s_openapi::api::admissionregistration::v1::{
@@ -106,8 +108,16 @@ impl Keeper {
     }
 
     /// Keeps the certificates until `shutdown`.
-    pub async fn run(self, shutdown: impl Future<Output = ()>) {
-        tokio::pin!(shutdown);
+    pub async fn run(self, shutdown: impl Future<Output = ()> + Send + 'static) {
+        self.run_boxed(shutdown.boxed()).await;
+    }
+
+    /// Not generic, so that the keeper is compiled here and not again in each crate that runs it.
+    fn run_boxed(self, shutdown: BoxFuture<'static, ()>) -> BoxFuture<'static, ()> {
+        self.keep(shutdown).boxed()
+    }
+
+    async fn keep(self, mut shutdown: BoxFuture<'static, ()>) {
         loop {
             let pause = match self.round().await {
                 Ok(until) => {

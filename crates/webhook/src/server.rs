@@ -6,6 +6,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
 use http::{Method, Request, Response, StatusCode};
 use http_body_util::Full;
 use hyper::body::{Body, Incoming};
@@ -49,7 +51,7 @@ pub async fn serve(
     listener: TcpListener,
     admission: Arc<Admission>,
     certificate: Arc<ServingCertificate>,
-    shutdown: impl Future<Output = ()>,
+    shutdown: impl Future<Output = ()> + Send + 'static,
 ) -> Result<(), rustls::Error> {
     serve_clients(listener, admission, certificate, None, shutdown).await
 }
@@ -63,14 +65,34 @@ pub async fn serve_clients(
     admission: Arc<Admission>,
     certificate: Arc<ServingCertificate>,
     clients: Option<Clients>,
-    shutdown: impl Future<Output = ()>,
+    shutdown: impl Future<Output = ()> + Send + 'static,
+) -> Result<(), rustls::Error> {
+    serve_boxed(listener, admission, certificate, clients, shutdown.boxed()).await
+}
+
+/// Not generic, so that the server is compiled here and not again in each crate that runs it.
+fn serve_boxed(
+    listener: TcpListener,
+    admission: Arc<Admission>,
+    certificate: Arc<ServingCertificate>,
+    clients: Option<Clients>,
+    shutdown: BoxFuture<'static, ()>,
+) -> BoxFuture<'static, Result<(), rustls::Error>> {
+    accept(listener, admission, certificate, clients, shutdown).boxed()
+}
+
+async fn accept(
+    listener: TcpListener,
+    admission: Arc<Admission>,
+    certificate: Arc<ServingCertificate>,
+    clients: Option<Clients>,
+    mut shutdown: BoxFuture<'static, ()>,
 ) -> Result<(), rustls::Error> {
     let tls = TlsAcceptor::from(Arc::new(certificate.server_config(clients)?));
     let service = Service { admission, memory: Memory::default(), told: Arc::default() };
     let connections = Connections::new(LIMITS);
     let graceful = GracefulShutdown::new();
     let mut tasks = JoinSet::new();
-    tokio::pin!(shutdown);
     loop {
         let stream = tokio::select! {
             () = &mut shutdown => break,
