@@ -58,8 +58,7 @@ pub struct Certificates {
     previous: Option<Previous>,
     /// What the server shows.
     pub serving: Serving,
-    /// What API servers show with reviews of evictions; empty in a Secret from before there was one.
-    #[serde(default)]
+    /// What API servers show with reviews of evictions.
     pub gateway_key: String,
 }
 

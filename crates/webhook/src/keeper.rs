@@ -146,10 +146,6 @@ impl Keeper {
             let dates = held.as_ref().map(|held| held.dates(&self.names));
             let now = self.clock.now();
             match (next_step(dates.as_ref(), &self.lifetimes, now), held) {
-                (Step::Wait(_), Some(mut held)) if held.gateway_key.is_empty() => {
-                    held.gateway_key = GatewayKey::make();
-                    self.write(stored, &held).await?;
-                }
                 (Step::Wait(until), Some(held)) => {
                     if let Some(key) = &self.gateway_key {
                         key.set(&held.gateway_key);
