@@ -217,58 +217,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn operations_do_what_the_rfc_says() {
-        for (document, patch, want) in [
-            (json!({"a": 1}), json!([{"op": "add", "path": "/b", "value": 2}]), json!({"a": 1, "b": 2})),
-            (
-                json!({"l": [1, 3]}),
-                json!([{"op": "add", "path": "/l/1", "value": 2}]),
-                json!({"l": [1, 2, 3]}),
-            ),
-            (json!({"l": [1]}), json!([{"op": "add", "path": "/l/-", "value": 2}]), json!({"l": [1, 2]})),
-            (json!({"l": [1, 2]}), json!([{"op": "remove", "path": "/l/0"}]), json!({"l": [2]})),
-            (json!({"a": 1}), json!([{"op": "remove", "path": "/a"}]), json!({})),
-            (json!({"a": 1}), json!([{"op": "replace", "path": "/a", "value": 2}]), json!({"a": 2})),
-            (
-                json!({"a": {"x": 1}}),
-                json!([{"op": "move", "from": "/a/x", "path": "/b"}]),
-                json!({"a": {}, "b": 1}),
-            ),
-            (json!({"a": 1}), json!([{"op": "copy", "from": "/a", "path": "/b"}]), json!({"a": 1, "b": 1})),
-            (json!({"a/b": {"~": 1}}), json!([{"op": "remove", "path": "/a~1b/~0"}]), json!({"a/b": {}})),
-            (json!({"a": 1}), json!([{"op": "test", "path": "/a", "value": 1}]), json!({"a": 1})),
-        ] {
-            assert_eq!(json_patch(&document, &patch).expect("applies"), want, "{document} + {patch}");
-        }
-    }
-
-    #[test]
-    fn a_test_for_null_passes_on_a_missing_field() {
-        let patch = json!([
-            {"op": "test", "path": "/metadata/finalizers", "value": null},
-            {"op": "add", "path": "/metadata/finalizers", "value": ["a"]},
-        ]);
-        let patched = json_patch(&json!({"metadata": {}}), &patch).expect("applies");
-        assert_eq!(patched, json!({"metadata": {"finalizers": ["a"]}}));
-    }
-
-    #[test]
-    fn the_library_is_lenient_about_missing_fields_and_negative_indices() {
-        let replaced = json_patch(&json!({}), &json!([{"op": "replace", "path": "/a", "value": 1}]));
-        assert_eq!(replaced.expect("applies"), json!({"a": 1}));
-        let last = json_patch(&json!({"l": [1, 2]}), &json!([{"op": "remove", "path": "/l/-1"}]));
-        assert_eq!(last.expect("applies"), json!({"l": [1]}));
+    fn slashes_and_tildes_of_a_path_are_escaped() {
+        let patch = json!([{"op": "remove", "path": "/a~1b/~0"}]);
+        let patched = json_patch(&json!({"a/b": {"~": 1}}), &patch).expect("applies");
+        assert_eq!(patched, json!({"a/b": {}}));
     }
 
     #[test]
     fn what_does_not_apply_is_invalid() {
         for patch in [
-            json!([{"op": "test", "path": "/a", "value": 2}]),
             json!([{"op": "test", "path": "/x/y", "value": null}]),
-            json!([{"op": "remove", "path": "/nothing"}]),
             json!([{"op": "remove", "path": "/l/7"}]),
-            json!([{"op": "add", "path": "/l/9", "value": 1}]),
-            json!([{"op": "add", "path": "/x/y", "value": 1}]),
             json!([{"op": "add", "value": 1}]),
             json!([{"op": "move", "path": "/b"}]),
             json!([{"op": "jump", "path": "/a"}]),
