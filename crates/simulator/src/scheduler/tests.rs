@@ -84,31 +84,11 @@ fn selectors_and_required_affinity_must_match() {
 }
 
 #[test]
-fn tolerations_open_tainted_and_cordoned_nodes() {
-    let closed = changed("a", |node| {
-        node["spec"] = json!({"unschedulable": true, "taints": [
-            {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"},
-        ]});
-    });
-    let tolerant = waiting(|pod| {
-        pod["spec"]["tolerations"] = json!([{"key": "node.kubernetes.io/unschedulable", "operator": "Exists", "effect": "NoSchedule"}]);
-    });
-    assert_eq!(outcome(&[closed, tolerant]), "a");
-}
-
-#[test]
-fn anti_affinity_holds_in_both_directions() {
-    let apart = json!({"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [{
+fn anti_affinity_of_a_pod_that_runs_holds_too() {
+    let mut shy = pod("q", "a");
+    shy["spec"]["affinity"] = json!({"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [{
         "labelSelector": {"matchLabels": {"app": "web"}}, "topologyKey": "kubernetes.io/hostname",
     }]}});
-    let alone = waiting(|pod| pod["spec"]["affinity"] = apart.clone());
-    assert_eq!(outcome(&[node("a"), node("b"), pod("q", "a"), alone.clone()]), "b");
-    assert_eq!(
-        outcome(&[node("a"), pod("q", "a"), alone]),
-        format!("0/1 nodes are available: 1 node(s) didn't match pod anti-affinity rules. {}", no_victims(1))
-    );
-    let mut shy = pod("q", "a");
-    shy["spec"]["affinity"] = apart;
     assert_eq!(
         outcome(&[node("a"), shy, waiting(|_| {})]),
         format!(

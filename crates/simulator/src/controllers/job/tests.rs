@@ -18,25 +18,14 @@ fn pod(name: &str, phase: &str) -> Value {
 type Case = (&'static str, Vec<Value>, usize, usize, Option<&'static str>);
 
 #[test]
-fn pods_are_made_until_enough_have_succeeded() {
-    let many = || job(json!({"completions": 3, "parallelism": 2}));
-    let cases: [Case; 7] = [
-        ("as many as may run", vec![many()], 2, 0, None),
-        ("not more than are missing", vec![many(), pod("a", "Succeeded"), pod("b", "Succeeded")], 1, 0, None),
-        ("a failed pod is replaced", vec![many(), pod("a", "Failed"), pod("b", "Running")], 1, 0, None),
+fn no_pods_are_made_for_a_job_that_is_done_or_suspended() {
+    let cases: [Case; 3] = [
         (
             "enough is enough",
             vec![job(json!({"completions": 1})), pod("a", "Succeeded"), pod("b", "Running")],
             0,
             1,
             Some("SuccessCriteriaMet"),
-        ),
-        (
-            "too many failures",
-            vec![job(json!({"completions": 1, "backoffLimit": 0})), pod("a", "Failed")],
-            0,
-            0,
-            Some("FailureTarget"),
         ),
         (
             "suspended",
@@ -184,37 +173,4 @@ fn the_failure_policy_may_ignore_a_disruption_or_end_the_job() {
     let mut leaving = pod("a", "Running");
     leaving["metadata"]["deletionTimestamp"] = "1970-01-01T00:00:30Z".into();
     assert_eq!(let_go(&plan(&[work, leaving], 100)).len(), 0, "how it ends has to be seen first");
-}
-
-#[test]
-fn pods_that_the_selector_matches_are_taken_in_and_held_and_others_let_go() {
-    let mut job = job(json!({"completions": 2, "parallelism": 2, "selector": {"matchLabels": {"app": "a"}}}));
-    job["spec"]["manualSelector"] = true.into();
-    let labelled = |mut pod: Value, app: &str| {
-        pod["metadata"]["labels"] = json!({"app": app});
-        pod
-    };
-    let mut orphan = labelled(pod("orphan", "Running"), "a");
-    orphan["metadata"].as_object_mut().unwrap().remove("ownerReferences");
-    let objects =
-        [job, orphan, labelled(pod("own", "Running"), "a"), labelled(pod("relabelled", "Running"), "b")];
-    let plan = decide(&view(&objects), &Key::new("default", "j"), at(100));
-    assert!(created(&plan).is_empty() && deleted(&plan).is_empty(), "{plan:?}");
-    let patches: Vec<(&str, &Value)> = plan
-        .actions
-        .iter()
-        .filter_map(|action| match action {
-            Action::Patch { target, patch, subresource: None, .. } => {
-                Some((target.name.as_str(), &patch["metadata"]))
-            }
-            _ => None,
-        })
-        .collect();
-    let [("relabelled", without), ("orphan", with)] = patches[..] else { panic!("{patches:?}") };
-    assert_eq!(without["ownerReferences"], json!([{"$patch": "delete", "uid": "j"}]));
-    assert_eq!(without["$deleteFromPrimitiveList/finalizers"], json!([TRACKING]));
-    assert_eq!(
-        (&with["ownerReferences"][0]["kind"], &with["finalizers"]),
-        (&json!("Job"), &json!([TRACKING]))
-    );
 }

@@ -41,34 +41,10 @@ fn unready(mut pod: Value) -> Value {
     pod
 }
 
-fn leaving(mut pod: Value) -> Value {
-    pod["metadata"]["deletionTimestamp"] = "1970-01-01T00:00:30Z".into();
-    pod
-}
-
-/// A rule, what there is, and the pods that are made and deleted.
-type Case = (&'static str, Vec<Value>, &'static [&'static str], &'static [&'static str]);
-
 #[test]
-fn pods_come_go_and_change_in_order() {
-    let cases: [Case; 10] = [
-        ("the first comes alone", vec![set(3, "")], &["db-0"], &[]),
-        ("the next waits until the one before is ready", vec![set(3, ""), unready(pod(0))], &[], &[]),
-        ("then it comes", vec![set(3, ""), pod(0)], &["db-1"], &[]),
-        ("in parallel all come", vec![set(3, "Parallel"), unready(pod(0))], &["db-1", "db-2"], &[]),
-        ("the last goes first", vec![set(1, ""), pod(0), pod(1), pod(2)], &[], &["db-2"]),
-        ("one after another", vec![set(1, ""), pod(0), pod(1), leaving(pod(2))], &[], &[]),
-        ("in parallel all go", vec![set(1, "Parallel"), pod(0), pod(1), pod(2)], &[], &["db-2", "db-1"]),
-        ("an update begins with the last", vec![set(3, ""), old(0), old(1), old(2)], &[], &["db-2"]),
-        ("and waits for it", vec![set(3, ""), old(0), old(1), unready(pod(2))], &[], &[]),
-        ("then takes the one before", vec![set(3, ""), old(0), old(1), pod(2)], &[], &["db-1"]),
-    ];
-    for (rule, objects, creates, deletes) in cases {
-        let plan = plan(&objects);
-        let made: Vec<&str> =
-            created(&plan).iter().map(|pod| pod["metadata"]["name"].as_str().unwrap()).collect();
-        assert_eq!((made, deleted(&plan)), (creates.to_vec(), deletes.to_vec()), "{rule}");
-    }
+fn a_parallel_set_shrinks_at_once_from_the_top() {
+    let plan = plan(&[set(1, "Parallel"), pod(0), pod(1), pod(2)]);
+    assert_eq!((created(&plan).len(), deleted(&plan)), (0, vec!["db-2", "db-1"]));
 }
 
 #[test]
@@ -96,25 +72,6 @@ fn a_new_template_is_recorded_before_any_pod_has_it() {
         (&json!(revision().1), &json!(revision().1))
     );
     assert_eq!(created(&plan)[1]["metadata"]["labels"][LABEL], revision().1.as_str());
-}
-
-#[test]
-fn below_the_partition_pods_come_back_as_they_were() {
-    let mut was = set(3, "");
-    was["spec"]["template"]["spec"]["priority"] = json!(1);
-    let (old_revision, named) = revisions::testing::revision_of("StatefulSet", &was, 1);
-    let mut held = set(3, "");
-    held["spec"]["updateStrategy"] = json!({"type": "RollingUpdate", "rollingUpdate": {"partition": 2}});
-    held["status"] = json!({"currentRevision": named.name});
-    let comes = |there: &[Value]| {
-        let objects: Vec<Value> =
-            [old_revision.clone(), held.clone()].into_iter().chain(there.iter().cloned()).collect();
-        let plan = plan(&objects);
-        let pod = created(&plan)[0];
-        (pod["metadata"]["name"].clone(), pod["spec"]["priority"].clone())
-    };
-    assert_eq!(comes(&[]), (json!("db-0"), json!(1)));
-    assert_eq!(comes(&[pod(0), pod(1)]), (json!("db-2"), Value::Null));
 }
 
 #[test]
