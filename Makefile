@@ -38,12 +38,12 @@ test: toolchain ## all tests that need Rust and a C linker only
 
 test-real: toolchain ## what only a real control plane can judge: builds etcd, Kubernetes and kubectl once (needs Go and root)
 	$(CARGO) build $(ALL) --bins --examples
-	$(TESTBED) build
+	$(TESTBED) build --for-tests
 	hack/test real
 
 test-long: toolchain ## all tests on both clusters, 200 seeds of each kind, ten minutes of attacks, upgrades, many pods, benchmarks at a tenth
 	$(CARGO) build $(ALL) --bins --examples
-	$(TESTBED) build
+	$(TESTBED) build --for-tests
 	USHER_SEEDS=$(SEEDS) hack/test
 	USHER_ATTACK_SECONDS=$(ATTACK_SECONDS) USHER_INSTALLED=all hack/test long
 	$(MAKE) bench SIZE=tenth
@@ -51,7 +51,7 @@ test-long: toolchain ## all tests on both clusters, 200 seeds of each kind, ten 
 installed: toolchain ## the image of 'make image' on real nodes, by kustomize and by the chart: drained, upgraded, uninstalled (needs root)
 	hack/image "" target/usher.tar
 	$(CARGO) build $(ALL) --bins --examples
-	$(TESTBED) build
+	$(TESTBED) build --for-tests
 	USHER_INSTALLED=all USHER_IMAGE=$(CURDIR)/target/usher.tar $(CARGO) test $(ALL) --test installed -- --include-ignored --nocapture
 
 seeds: toolchain ## 200 seeds (SEEDS=) each of eviction requests, maintenances, surges, interference, drains that stand still and callers with few rights, in virtual time
@@ -96,7 +96,7 @@ bench: toolchain ## the figures: the store at 150,000 pods against kube-apiserve
 
 record: toolchain ## ask the real control plane for the corpus' answers and the scenarios' ends again, and the Go descheduler for its decisions
 	$(CARGO) build $(ALL) --bins --examples
-	$(TESTBED) build
+	$(TESTBED) build --for-tests
 	USHER_RECORD=1 $(CARGO) test $(ALL) --test control_plane the_recordings_are
 	USHER_RECORD=1 $(CARGO) test $(ALL) --test judge
 	USHER_RECORD=1 $(CARGO) test $(ALL) --test control_plane the_go_descheduler_still

@@ -129,6 +129,19 @@ pub fn descheduler_judge_path() -> Result<PathBuf, Error> {
     Ok(built.into_values().next().unwrap_or_default())
 }
 
+/// Builds what the tests of `make test-real` start besides the control plane: Helm, the Go descheduler, foreign drainers, and the programs of
+/// real nodes.
+///
+/// # Errors
+/// As for [`toolbox`].
+pub fn toolbox_of_tests() -> Result<Toolbox, Error> {
+    let mut paths = BTreeMap::new();
+    for set in [&CHARTS, &DESCHEDULERS, &FOREIGN_DRAINERS, &REAL_NODES] {
+        paths.extend(built(set, set.binaries, None)?);
+    }
+    Ok(Toolbox { paths })
+}
+
 /// The kubelet, kube-proxy, and the program in the image of pods. Nothing else is built, and nothing else builds them.
 pub(crate) async fn real_node_toolbox() -> Result<Toolbox, Error> {
     let set = &REAL_NODES;

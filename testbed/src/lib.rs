@@ -30,6 +30,7 @@ mod watchdog;
 pub use binaries::Binary;
 pub use build::{
     Toolbox, descheduler_judge_path, drainers_path, helm_path, kubectl_path, older_kubectl_paths, toolbox,
+    toolbox_of_tests,
 };
 pub use control_plane::ControlPlane;
 pub use error::Error;

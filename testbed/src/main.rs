@@ -20,8 +20,12 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Action {
-    /// Build the programs of the control plane, where they are not cached, and say where they are
-    Build,
+    /// Build the programs of the control plane that are not cached, and print their paths
+    Build {
+        /// Build the programs that only tests start, too: Helm, the Go descheduler, foreign drainers, kubelets
+        #[arg(long)]
+        for_tests: bool,
+    },
     /// Start a control plane and keep it until Ctrl-C
     Up(Up),
     /// End a control plane that `up` started
@@ -85,9 +89,13 @@ async fn main() -> ExitCode {
 
 async fn run(action: Action) -> Result<()> {
     match action {
-        Action::Build => {
+        Action::Build { for_tests } => {
             let toolbox = tokio::task::spawn_blocking(|| usher_testbed::toolbox(&Binary::ALL)).await??;
             toolbox.iter().for_each(|(_, path)| println!("{}", path.display()));
+            if for_tests {
+                let toolbox = tokio::task::spawn_blocking(usher_testbed::toolbox_of_tests).await??;
+                toolbox.iter().for_each(|(_, path)| println!("{}", path.display()));
+            }
             Ok(())
         }
         Action::Up(up) if up.detach => detach(&up).await,

@@ -129,6 +129,7 @@ async fn kubectl_shows_whose_turn_it_is_on_the_real_cluster(plane: &TestCluster)
 
 /// Versions that are two and four releases older, each on a node of its own.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "it takes long: make test-long"]
 async fn older_versions_of_kubectl_drain_through_the_gateway_on_the_real_cluster_without_an_outage() {
     let plane = TestCluster::real_living().await.unwrap();
     let reached = ClusterUnderTest::of(&plane).unwrap();

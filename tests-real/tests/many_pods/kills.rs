@@ -23,6 +23,7 @@ const REQUESTS: &str =
     "/apis/evictionrequest.coordination.k8s.io/v1alpha1/namespaces/default/evictionrequests";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "it takes long: make test-long"]
 async fn killed_at_random_it_finishes_all_evictions_and_leaks_nothing() {
     // Without deploy/webhooks.yaml: it leads to a Service, and nobody routes Services here.
     let installed: [&[&str]; 2] = [&["-f", "deploy/crds"], &["-k", "deploy/base"]];
