@@ -10,6 +10,10 @@ SEEDS ?= 200
 SECONDS ?= 60
 # How long `make attacks` attacks.
 ATTACK_SECONDS ?= 600
+# The group of figures that `make bench` measures; all of them if it is empty.
+FIGURE ?=
+# `tenth` measures clusters of a tenth of the size, and judges only ratios and counts.
+SIZE ?= full
 # Everything, with the features that the image has: traces, and shutdowns delayed by systemd-logind.
 ALL = --locked --workspace --features usher/traces,usher/logind
 # The version of cargo-deny that `make deny` was tried with.
@@ -89,10 +93,8 @@ deny: toolchain ## advisories, licences, bans and sources of the crates we depen
 fuzz: toolchain ## SECONDS=60 of fuzzing: reviews, watch events, annotations, drain plans, kubeconfigs (stable Rust, needs a C++ compiler)
 	hack/fuzz $(SECONDS)
 
-bench: toolchain ## the figures: the store at 150,000 pods against kube-apiserver and etcd, the living cluster, 1,000 seeds, eviction requests, planning, descheduling beside the Go descheduler
-	$(CARGO) run --locked -p usher-testbed -- build
-	$(CARGO) bench --locked -p usher-tests --bench figures
-	$(CARGO) bench --locked -p usher-controllers --bench maintenance
+bench: toolchain ## the figures of docs/benchmarks.md next to their baselines: all, or FIGURE=requests; SIZE=tenth takes minutes
+	$(CARGO) bench --locked --profile figures -p usher-tests-real --bench figures -- $(FIGURE) --size $(SIZE)
 
 record: toolchain ## ask the real control plane for the corpus' answers and the scenarios' ends again, and the Go descheduler for its decisions
 	$(CARGO) build $(ALL) --bins --examples

@@ -159,7 +159,8 @@ const HELM: Module = module!("helm", "tools.go");
 const KUBECTL_133: Module = module!("kubectl-1.33", "main.go");
 const KUBECTL_135: Module = module!("kubectl-1.35", "main.go");
 const DRAINERS: Module = module!("drainers", "main.go", "karpenter.go", "cluster_api.go");
-const DESCHEDULER: Module = module!("descheduler", "main.go", "question.go", "run.go", "usage.go");
+const DESCHEDULER: Module =
+    module!("descheduler", "main.go", "question.go", "run.go", "timing.go", "usage.go");
 const POD_SERVER: Module = module!("pod-server", "main.go");
 
 /// Programs that are cached together: a new pin of one builds all of them anew.

@@ -1,8 +1,11 @@
 //! Usher with a real control plane, in the process of the test.
 
+use std::sync::Arc;
+
 use anyhow::Result;
 use usher_tests::cluster::ADMIN;
-use usher_tests::scenario::ClusterUnderTest;
+use usher_tests::counted::{Calls, counted};
+use usher_tests::scenario::{ClusterUnderTest, migration};
 use usher_tests::scenario::beside::{self, Controllers, Usher};
 use usher_tests::{TestCluster, crds, manifests};
 use usher_webhook::configurations::NAMESPACE;
@@ -16,7 +19,25 @@ use crate::kubectl::Kubectl;
 pub async fn start(which: Controllers, plane: &TestCluster, reached: &ClusterUnderTest) -> Result<Usher> {
     crds::install(plane).await?;
     let manager = manager(which, plane).await?;
-    beside::on_loopback(which, manager, plane.client(ADMIN)?, reached).await
+    let migration = match which {
+        Controllers::All => Some(migration::real(plane.client(ADMIN)?, reached).await?),
+        _ => None,
+    };
+    beside::on_loopback(which, manager, migration, reached).await
+}
+
+/// Starts Usher without the program that moves virtual machines, and counts its calls.
+///
+/// # Errors
+/// As for [`start`].
+pub async fn start_counted(
+    which: Controllers,
+    plane: &TestCluster,
+    reached: &ClusterUnderTest,
+) -> Result<(Usher, Arc<Calls>)> {
+    crds::install(plane).await?;
+    let (client, calls) = counted(manager(which, plane).await?);
+    Ok((beside::on_loopback(which, client, None, reached).await?, calls))
 }
 
 /// A client of the service account that `deploy/` creates for the manager.

@@ -21,7 +21,6 @@ pub mod interference;
 pub mod living;
 pub mod maintenances;
 pub mod manifests;
-pub mod report;
 pub mod request_calm;
 pub mod request_hours;
 pub mod requests;

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"slices"
-	"time"
 
 	v1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -39,8 +38,8 @@ type Answer struct {
 	// Why the policy is refused, or why a profile cannot be made of it.
 	Refused  string     `json:"refused,omitempty"`
 	Outcomes [][]string `json:"outcomes"`
-	// How long the plugins took, on average.
-	Seconds float64 `json:"seconds"`
+	// How long each run took.
+	Runs []Timing `json:"runs,omitempty"`
 }
 
 func (q *Question) answer(policyFile string) Answer {
@@ -50,14 +49,12 @@ func (q *Question) answer(policyFile string) Answer {
 	answer := Answer{Outcomes: [][]string{}}
 	seen := map[string]bool{}
 	least, most := max(q.Least, 1), max(q.Most, q.Least, 1)
-	var took time.Duration
-	run := 0
-	for ; run < least || (run < most && len(answer.Outcomes) > 1); run++ {
-		outcome, duration, err := q.run(policyFile, int64(run))
+	for run := 0; run < least || (run < most && len(answer.Outcomes) > 1); run++ {
+		outcome, timing, err := q.run(policyFile, int64(run))
 		if err != nil {
 			return Answer{Refused: err.Error(), Outcomes: [][]string{}}
 		}
-		took += duration
+		answer.Runs = append(answer.Runs, timing)
 		key, err := json.Marshal(outcome)
 		if err != nil {
 			return Answer{Refused: fmt.Sprint(err)}
@@ -68,6 +65,5 @@ func (q *Question) answer(policyFile string) Answer {
 		}
 	}
 	slices.SortFunc(answer.Outcomes, slices.Compare)
-	answer.Seconds = took.Seconds() / float64(run)
 	return answer
 }

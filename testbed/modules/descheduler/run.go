@@ -32,13 +32,13 @@ import (
 )
 
 // run is one cycle: what the descheduler does between its caches and its evictions, with caches that are filled by hand.
-func (q *Question) run(policyFile string, seed int64) ([]string, time.Duration, error) {
+func (q *Question) run(policyFile string, seed int64) ([]string, Timing, error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	client := fake.NewSimpleClientset()
 	for _, class := range q.PriorityClasses {
 		if err := client.Tracker().Add(class); err != nil {
-			return nil, 0, err
+			return nil, Timing{}, err
 		}
 	}
 	factory := informers.NewSharedInformerFactory(client, 0)
@@ -62,13 +62,14 @@ func (q *Question) run(policyFile string, seed int64) ([]string, time.Duration, 
 
 	policy, err := descheduler.LoadPolicyConfig(policyFile, client, pluginregistry.PluginRegistry)
 	if err != nil {
-		return nil, 0, err
+		return nil, Timing{}, err
 	}
 	podsOfNode, err := q.podsOfNode(pods, seed)
 	if err != nil {
-		return nil, 0, err
+		return nil, Timing{}, err
 	}
-	evictor, err := evictions.NewPodEvictor(ctx, client, &events.FakeRecorder{}, pods, features.DefaultMutableFeatureGate,
+	timed := &timedClient{Interface: client}
+	evictor, err := evictions.NewPodEvictor(ctx, timed, &events.FakeRecorder{}, pods, features.DefaultMutableFeatureGate,
 		evictions.NewOptions().
 			WithPolicyGroupVersion("policy/v1").
 			WithMaxPodsToEvictPerNode(policy.MaxNoOfPodsToEvictPerNode).
@@ -77,12 +78,12 @@ func (q *Question) run(policyFile string, seed int64) ([]string, time.Duration, 
 			WithGracePeriodSeconds(policy.GracePeriodSeconds).
 			WithDryRun(true))
 	if err != nil {
-		return nil, 0, err
+		return nil, Timing{}, err
 	}
 	selector := labels.Everything()
 	if policy.NodeSelector != nil {
 		if selector, err = labels.Parse(*policy.NodeSelector); err != nil {
-			return nil, 0, err
+			return nil, Timing{}, err
 		}
 	}
 	collector := metricscollector.NewMetricsCollector(factory.Core().V1().Nodes().Lister(), q.metrics(), selector)
@@ -101,21 +102,21 @@ func (q *Question) run(policyFile string, seed int64) ([]string, time.Duration, 
 			profile.WithPrometheusClient(q.prometheus(policy)),
 			profile.WithProfileInstanceID(fmt.Sprint(index)))
 		if err != nil {
-			return nil, 0, err
+			return nil, Timing{}, err
 		}
 		profiles = append(profiles, made)
 	}
 	// Plugins have added their indexes, which caches take only while they are empty.
 	if err := q.fill(factory); err != nil {
-		return nil, 0, err
+		return nil, Timing{}, err
 	}
 	if err := collector.Collect(ctx); err != nil {
-		return nil, 0, err
+		return nil, Timing{}, err
 	}
 	nodes := q.readyNodes(selector, seed)
 	start := time.Now()
 	if len(nodes) < 2 {
-		return evicted, 0, nil
+		return evicted, Timing{}, nil
 	}
 	for _, one := range profiles {
 		one.RunDeschedulePlugins(ctx, nodes)
@@ -123,7 +124,8 @@ func (q *Question) run(policyFile string, seed int64) ([]string, time.Duration, 
 	for _, one := range profiles {
 		one.RunBalancePlugins(ctx, nodes)
 	}
-	return evicted, time.Since(start), nil
+	evicting := timed.evicting
+	return evicted, Timing{(time.Since(start) - evicting).Seconds(), evicting.Seconds()}, nil
 }
 
 func (q *Question) fill(factory informers.SharedInformerFactory) error {

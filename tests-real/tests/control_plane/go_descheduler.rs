@@ -63,6 +63,12 @@ fn the_go_descheduler_still_says_what_it_said() {
     assert!(wrong.is_empty(), "{} differ:\n{}", wrong.len(), wrong.join("\n"));
 }
 
+/// The policy lies in a temporary folder, whose name differs each time.
+fn without_folder(text: &str) -> String {
+    let part = |part: &str| if part.ends_with("/policy.yaml") { "policy.yaml".to_owned() } else { part.to_owned() };
+    text.split('"').map(part).collect::<Vec<_>>().join("\"")
+}
+
 #[test]
 fn the_go_descheduler_still_refuses_the_policies_that_it_refused() {
     let mut judge = Judge::start().unwrap();
@@ -73,7 +79,7 @@ fn the_go_descheduler_still_refuses_the_policies_that_it_refused() {
         let asking = Asking { least: 1, most: 1, own_indexes: false };
         let answer = match judge.ask(&case.policy(), &cluster, asking).unwrap().refused {
             None => "accepted".to_owned(),
-            Some(why) => format!("refused {}", why.replace('\n', " ")),
+            Some(why) => format!("refused {}", without_folder(&why.replace('\n', " "))),
         };
         answers.push((case, answer));
     }

@@ -18,9 +18,18 @@ pub struct Answer {
     /// All distinct outcomes: lists of `plugin namespace/name`, in the order of the evictions.
     #[serde(default)]
     pub outcomes: Vec<Vec<String>>,
-    /// How long its plugins took, on average.
+    /// How long each run took.
     #[serde(default)]
-    pub seconds: f64,
+    pub runs: Vec<Timing>,
+}
+
+/// How long one run of the Go descheduler took, in seconds.
+#[derive(Debug, Clone, Copy, Deserialize)]
+pub struct Timing {
+    /// In the plugins, without the calls that evict.
+    pub planning: f64,
+    /// In the calls that evict, on a fake client.
+    pub evicting: f64,
 }
 
 /// A verdict. Pods are `namespace/name`, or `plugin:namespace/name` where there are several plugins.

@@ -330,13 +330,14 @@ pub async fn embedded(which: Controllers, cluster: &Cluster, reached: &ClusterUn
 }
 
 /// With a cluster whose API server asks the webhook over loopback. All of Usher acts as the manager's service account, whose client is given.
+/// `migration` moves virtual machines as long as Usher runs.
 ///
 /// # Errors
 /// The cluster refused something, or never asks the webhook.
 pub async fn on_loopback(
     which: Controllers,
     manager: kube::Client,
-    administrator: kube::Client,
+    migration: Option<WebhookServer>,
     reached: &ClusterUnderTest,
 ) -> Result<Usher> {
     let made = rcgen::generate_simple_self_signed(vec!["127.0.0.1".to_owned()])?;
@@ -353,10 +354,6 @@ pub async fn on_loopback(
     let target = Target::Url { base, ca_bundle: Some(STANDARD.encode(made.cert.pem())) };
     register(reached, &target, which.gateway()).await?;
     until_asked(reached).await?;
-    let migration = match which {
-        Controllers::All => Some(migration::real(administrator, reached).await?),
-        _ => None,
-    };
     let usher = Usher::start(which, manager, Clock::system());
     Ok(Usher { webhook: Mutex::new(webhook), serving: Some(serving), _migration: migration, ..usher })
 }

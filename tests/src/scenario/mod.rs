@@ -14,7 +14,7 @@ mod expect;
 pub mod form;
 mod load;
 mod matching;
-mod migration;
+pub mod migration;
 mod names;
 mod observe;
 pub mod outcome;

@@ -1,4 +1,4 @@
-//! With how many writes the pods of DaemonSets are taken off nodes and let back.
+//! The number of writes that take pods of DaemonSets off their nodes and let them come back.
 
 use std::sync::atomic::Ordering;
 
@@ -11,8 +11,9 @@ use usher_controllers::run_all;
 use usher_tests::counted::counted;
 use usher_tests::living::{DAEMON_SETS, Living, PODS, template, workload};
 use usher_tests::maintenances::{MAINTENANCES, is_drained, of_nodes};
-use usher_tests::report::Report;
 use usher_tests::scenario::beside::answer_inside;
+
+use crate::report::{Figure, Report};
 
 const NODE_COUNT: usize = 20;
 const SETS: usize = 5;
@@ -57,7 +58,7 @@ pub async fn measure(report: &mut Report) -> Result<()> {
         "{pods} pods of DaemonSets on {NODE_COUNT} nodes: {drained} writes until drained, {all} until they are back"
     );
     let (leave, back) = (per_pod(drained), per_pod(all - drained));
-    report.line("writes per DaemonSet pod that leaves", format!("{leave:.2}"), "<= 8", leave <= 8.0);
-    report.line("writes per DaemonSet pod that comes back", format!("{back:.2}"), "<= 2", back <= 2.0);
+    report.add(Figure::count("writes per DaemonSet pod that leaves", leave).at_most(8.0));
+    report.add(Figure::count("writes per DaemonSet pod that comes back", back).at_most(2.0));
     Ok(())
 }

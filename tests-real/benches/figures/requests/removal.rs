@@ -7,14 +7,15 @@ use anyhow::{Context as _, Result, ensure};
 use futures::stream::{self, StreamExt as _, TryStreamExt as _};
 use serde_json::{Value, json};
 use usher_apply::Clock;
-use usher_controllers::eviction_request;
+use usher_controllers::eviction_request::{self, Nobody};
 use usher_tests::counted::{counted, own_client};
 use usher_tests_real::kubectl::Kubectl;
 use usher_tests::living::{NODES, PODS, node};
-use usher_tests::report::Report;
 use usher_tests::requests::{DRAIN, REQUESTS};
 use usher_tests::{TestCluster, crds};
 use usher_tests_real::RealCluster as _;
+
+use crate::report::{Figure, Report};
 
 /// Pods of one round of one way.
 const EACH: usize = 200;
@@ -32,7 +33,7 @@ pub async fn measure(report: &mut Report) -> Result<()> {
     cluster.created(NODES, &node).await?;
     let kubectl = Kubectl::new(&cluster).await?;
     let (client, calls) = counted(own_client(&cluster).await?);
-    let controller = tokio::spawn(eviction_request::run(client, Clock::system()));
+    let controller = tokio::spawn(eviction_request::run(client, Clock::system(), Box::new(Nobody)));
     let [mut requested, mut bare, mut drained] = [Duration::ZERO; 3];
     for round in 1..=ROUNDS {
         let pods = make_pods(&cluster).await?;
@@ -66,32 +67,22 @@ pub async fn measure(report: &mut Report) -> Result<()> {
         rate(bare),
         rate(drained)
     );
-    println!(
-        "through requests against the bare loop: {:.2} times, against kubectl drain: {:.2} times",
-        rate(requested) / rate(bare),
-        rate(requested) / rate(drained)
-    );
+    let against = |other: Duration| rate(requested) / rate(other);
+    report.add(Figure::ratio("pods removed per second by requests, against a bare loop", against(bare)));
+    report.add(Figure::ratio("pods removed per second by requests, against kubectl drain", against(drained)));
     let per_pod = |count: usize| count as f64 / (EACH * ROUNDS) as f64;
     let load = |counter: &std::sync::atomic::AtomicUsize| counter.load(Ordering::Relaxed);
     // The requester's own create is the first.
     let writes = 1.0 + per_pod(load(&calls.writes));
-    report.line(
-        "writes per pod, with the creation of the request",
-        format!("{writes:.2}"),
-        "<= 4",
-        // A conflict now and then is nobody's fault.
-        writes <= 4.05,
-    );
+    // Four, and a conflict now and then.
+    report.add(Figure::count("writes per pod, with the creation of the request", writes).at_most(4.05));
     println!("events per pod: {:.2}", per_pod(load(&calls.events)));
     // The watches are opened, and nothing is asked again.
     let reads = load(&calls.reads);
     // One confirms each request before its pod is evicted; the rest are lists and watches.
     let most = EACH * ROUNDS + 20;
-    report.line(
-        "reads in the whole run: one per pod, no polling",
-        reads.to_string(),
-        &format!("<= {most}"),
-        reads <= most,
+    report.add(
+        Figure::count("reads in the whole run: one per pod, no polling", reads as f64).at_most(most as f64),
     );
     Ok(())
 }

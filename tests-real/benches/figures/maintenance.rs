@@ -1,14 +1,16 @@
-//! How long node maintenance thinks: 5,000 nodes, 150,000 pods and 50 maintenances that overlap. A plan made anew, and the cost of
-//! one pod that comes, gets its request or goes. A miss is printed, and fails the run.
+//! The time that node maintenance takes to decide, with 5,000 nodes, 150,000 pods and 50 overlapping maintenances: a plan from scratch,
+//! and one event of a pod that gets its request or ends.
 
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use usher_decide::maintenance::index::Index;
 use usher_decide::snapshot::{Maintenance, Node, NodeOnWire, Pod, PodOnWire, Request, RequestOnWire};
+
+use crate::report::{Figure, Report};
 
 const NODES: usize = 5000;
 const PODS: usize = 150_000;
@@ -16,8 +18,10 @@ const MAINTENANCES: usize = 50;
 const EVENTS: usize = 20_000;
 const DECISIONS: u32 = 20;
 
-const PLAN_AIM: Duration = Duration::from_millis(200);
-const EVENT_AIM: Duration = Duration::from_millis(1);
+/// Milliseconds: a plan holds up the loop of all maintenances.
+const PLAN_AIM: f64 = 200.0;
+/// Milliseconds: a cluster of this size has hundreds of pod events in a second.
+const EVENT_AIM: f64 = 1.0;
 
 fn read<W: DeserializeOwned>(object: Value) -> Result<W> {
     Ok(serde_json::from_value(object)?)
@@ -88,23 +92,25 @@ fn request(number: usize) -> Result<Request> {
     Ok(Request::from(read::<RequestOnWire>(object)?))
 }
 
-fn main() -> Result<()> {
+pub fn measure(report: &mut Report) -> Result<()> {
+    let (nodes, pods) = (report.size().of(NODES), report.size().of(PODS));
+    let events = report.size().of(EVENTS);
     let now = Timestamp::from_second(1_800_000_000)?;
     let mut index = Index::default();
     for number in 0..MAINTENANCES {
         index.maintenance_seen(maintenance(number)?);
     }
-    for number in 0..NODES {
+    for number in 0..nodes {
         index.node_seen(node(number)?, now);
     }
-    for number in 0..PODS {
+    for number in 0..pods {
         index.pod_seen(pod(number, "Running")?);
     }
     let started = Instant::now();
     index.resolve(now);
     let first = started.elapsed();
     index.concerned();
-    // As after a change of a maintenance: everything is planned anew.
+    // A changed maintenance makes everything be planned again.
     index.maintenance_gone(&"m07".into());
     index.maintenance_seen(maintenance(7)?);
     let started = Instant::now();
@@ -114,8 +120,8 @@ fn main() -> Result<()> {
     let plan = first.max(again);
 
     // Pods that get their requests, and pods that end, one at a time.
-    let mut changes = Vec::with_capacity(EVENTS);
-    for number in 0..EVENTS / 2 {
+    let mut changes = Vec::with_capacity(events);
+    for number in 0..events / 2 {
         changes.push((Some(request(number * 3)?), None));
         changes.push((None, Some(pod(number * 3, "Succeeded")?)));
     }
@@ -130,7 +136,7 @@ fn main() -> Result<()> {
         std::hint::black_box(soon);
         slowest = slowest.max(one.elapsed());
     }
-    let event = started.elapsed() / u32::try_from(EVENTS).context("too many events")?;
+    let event = started.elapsed() / u32::try_from(events).context("too many events")?;
     // What is written of a maintenance of all nodes, with when it will be done.
     let mut decision = Duration::ZERO;
     for second in 0..DECISIONS {
@@ -139,19 +145,15 @@ fn main() -> Result<()> {
         decision += started.elapsed() / DECISIONS;
         std::hint::black_box(decided.context("nothing was decided")?);
     }
-    let verdict = |took: Duration, aim: Duration| if took <= aim { "met" } else { "MISSED" };
-    println!("{NODES} nodes, {PODS} pods, {MAINTENANCES} overlapping maintenances");
-    println!(
-        "a full plan    {plan:>10.2?}   aim <= {PLAN_AIM:?}   {}   (first {first:.2?}, again {again:.2?})",
-        verdict(plan, PLAN_AIM)
-    );
-    println!(
-        "one event      {event:>10.2?}   aim <= {EVENT_AIM:?}   {}   (slowest {slowest:.2?})",
-        verdict(event, EVENT_AIM)
-    );
-    println!("one decision   {decision:>10.2?}   on the maintenance of all nodes");
-    if plan > PLAN_AIM || event > EVENT_AIM {
-        bail!("the aim was missed");
-    }
+    println!("{nodes} nodes, {pods} pods, {MAINTENANCES} overlapping maintenances");
+    println!("a full plan: first {first:.2?}, again {again:.2?}; the slowest event: {slowest:.2?}");
+    let milliseconds = |time: Duration| time.as_secs_f64() * 1000.0;
+    report.add(Figure::measured("a full plan", milliseconds(plan), "ms").at_most(PLAN_AIM));
+    report.add(Figure::measured("one event of a pod", milliseconds(event), "ms").at_most(EVENT_AIM));
+    report.add(Figure::measured(
+        "one decision on the maintenance of all nodes",
+        milliseconds(decision),
+        "ms",
+    ));
     Ok(())
 }
