@@ -13,6 +13,8 @@ use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
+use crate::resource_within;
+
 /// Times that cannot be told are read as one late enough for everybody, with room to add to it, or as the first.
 const LAST: &str = "9000-01-01T00:00:00Z";
 const FIRST: &str = "1970-01-01T00:00:00Z";
@@ -146,42 +148,6 @@ fn is_a_time(text: &str) -> bool {
         bytes.len() > 10 && bytes[..11].iter().enumerate().all(is_right)
     };
     begins_with_a_date(text.as_bytes())
-}
-
-/// Makes a type that holds an object a resource of the same kind: `resource_within!(Holder, meta, meta_mut)`, with two functions from
-/// the holder to the metadata.
-#[macro_export]
-macro_rules! resource_within {
-    ($holder:ident, $meta:expr, $meta_mut:expr) => {
-        impl<K: ::kube::Resource<DynamicType = ()>> ::kube::Resource for $holder<K> {
-            type DynamicType = ();
-            type Scope = K::Scope;
-
-            fn kind((): &()) -> ::std::borrow::Cow<'_, str> {
-                K::kind(&())
-            }
-
-            fn group((): &()) -> ::std::borrow::Cow<'_, str> {
-                K::group(&())
-            }
-
-            fn version((): &()) -> ::std::borrow::Cow<'_, str> {
-                K::version(&())
-            }
-
-            fn plural((): &()) -> ::std::borrow::Cow<'_, str> {
-                K::plural(&())
-            }
-
-            fn meta(&self) -> &::k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta {
-                $meta(self)
-            }
-
-            fn meta_mut(&mut self) -> &mut ::k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta {
-                $meta_mut(self)
-            }
-        }
-    };
 }
 
 resource_within!(Lenient, metadata, metadata_mut);

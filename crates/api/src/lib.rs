@@ -28,6 +28,7 @@ pub mod node_agent;
 pub mod node_maintenance;
 pub mod refusal;
 pub mod report;
+mod resource;
 mod schema;
 pub mod workloads;
 

@@ -138,6 +138,8 @@ pub const HAND_OVER_ANNOTATION: &str = "evictionrequest.coordination.k8s.io/hand
 pub const DELETION_COST_BEFORE_ANNOTATION: &str = "evictionrequest.coordination.k8s.io/deletion-cost-before";
 /// By this ReplicaSets choose the pods that go when they are scaled down.
 pub const POD_DELETION_COST_ANNOTATION: &str = "controller.kubernetes.io/pod-deletion-cost";
+/// The kubelet shows a static pod in the API as a mirror pod with this annotation.
+pub const MIRROR_ANNOTATION: &str = "kubernetes.io/config.mirror";
 /// On a HorizontalPodAutoscaler: the priority of its interceptor.
 pub const INTERCEPTOR_PRIORITY_ANNOTATION: &str = "evictionrequest.coordination.k8s.io/interceptor-priority";
 

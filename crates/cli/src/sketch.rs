@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Deserializer};
-use usher_api::{EvictionRequest, NodeMaintenance, NodeMaintenanceStatus};
+use usher_api::{EvictionRequest, NodeMaintenance, NodeMaintenanceStatus, stands_for};
 use usher_decide::eviction_request::BLOCKED_CONDITION;
 use usher_decide::snapshot::Key;
 
@@ -127,40 +127,6 @@ fn without_owners_of_fields<'de, D: Deserializer<'de>>(from: D) -> Result<Object
         finalizers: known.finalizers,
         ..ObjectMeta::default()
     })
-}
-
-/// The names of a kind are those of the full type; only the fields are fewer.
-macro_rules! stands_for {
-    ($sketch:ty, $full:ty) => {
-        impl kube::Resource for $sketch {
-            type DynamicType = ();
-            type Scope = <$full as kube::Resource>::Scope;
-
-            fn kind((): &()) -> std::borrow::Cow<'_, str> {
-                <$full as kube::Resource>::kind(&())
-            }
-
-            fn group((): &()) -> std::borrow::Cow<'_, str> {
-                <$full as kube::Resource>::group(&())
-            }
-
-            fn version((): &()) -> std::borrow::Cow<'_, str> {
-                <$full as kube::Resource>::version(&())
-            }
-
-            fn plural((): &()) -> std::borrow::Cow<'_, str> {
-                <$full as kube::Resource>::plural(&())
-            }
-
-            fn meta(&self) -> &ObjectMeta {
-                &self.metadata
-            }
-
-            fn meta_mut(&mut self) -> &mut ObjectMeta {
-                &mut self.metadata
-            }
-        }
-    };
 }
 
 stands_for!(RequestSketch, EvictionRequest);

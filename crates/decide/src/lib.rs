@@ -14,7 +14,6 @@
 //! - [`admission`]: verdicts on what others write.
 //! - [`interceptors`]: the bundled ones, for DaemonSets, StatefulSets, Deployments with or without an autoscaler, and ReplicaSets.
 //! - [`evict_policy`]: pods that Kubernetes wants to evict, and whose workloads take over.
-//! - [`outlook`]: what a maintenance that does not exist yet would do.
 //!
 //! They share [`snapshot`], the slim objects that decisions look at, [`decision`], what a decision is made of, and [`waiting_on`], what
 //! an eviction waits for.
@@ -28,7 +27,6 @@ pub mod followed_drain;
 pub mod interceptors;
 pub mod maintenance;
 pub mod node_state;
-pub mod outlook;
 pub mod request_state;
 pub mod snapshot;
 pub mod waiting_on;

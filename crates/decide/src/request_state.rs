@@ -13,8 +13,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 use usher_api::workloads::Strategy;
 
-pub(crate) use forecast::several_budgets;
-pub use forecast::{forecast, obstacle};
+pub use forecast::{forecast, obstacle, several_budgets};
 pub use interceptors::InterceptorState;
 pub use overdue::{Leader, ManagerView, OverdueStep};
 

@@ -20,17 +20,15 @@ pub use deployment::{
     Autoscaler, Deployment, DeploymentUpdate, Part, RaisedLimits, ReplicaSet, SomeAtATime, StaleRecord, Surge,
 };
 pub use maintenance::{Maintenance, has_begun};
-pub use node::{Node, NodeOnWire, Phase as NodePhase};
-pub(crate) use node::{NodeCondition, NodeSpec, NodeStatus};
+pub use node::{Node, NodeCondition, NodeOnWire, Phase as NodePhase};
 pub use pod::{EvictFacts, HandOverPod, Owner, Phase, Pod, PreferredForDeletion, Waiting};
 pub use request::{OWN_CONDITIONS, RareOfRequest, Request, is_of_others};
 pub use taints::{Taint, TaintedNode, TaintedNodeOnWire, Toleration, driven_off_at};
 pub use watch_event::WatchEvent;
 pub use wire::{
-    AutoscalerOnWire, BudgetOnWire, DaemonSetOnWire, DeploymentOnWire, NamespaceOnWire, PodOnWire,
+    AutoscalerOnWire, BudgetOnWire, DaemonSetOnWire, DeploymentOnWire, NamespaceOnWire, PodOnWire, PodStatus,
     ReplicaSetOnWire, RequestOnWire, StatefulSetOnWire,
 };
-pub(crate) use wire::{MIRROR_ANNOTATION, PodSpec, PodStatus, stands_for};
 pub use workload::{DaemonSet, Namespace, RollingUpdate, StatefulSet};
 
 /// A name in a namespace. Many maps hold it, so it is a single pointer.

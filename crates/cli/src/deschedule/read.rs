@@ -12,13 +12,13 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 use usher_api::names::DESCHEDULER_CONFIG_MAP_SUFFIX;
-use usher_decide::outlook::{self, Budget, Finding, NodeOnWire, PodOnWire, Workloads};
 use usher_decide::snapshot::{
     DaemonSet, DaemonSetOnWire, Deployment, DeploymentOnWire, Key, NamespaceOnWire, Request, RequestOnWire,
     StatefulSet, StatefulSetOnWire,
 };
 use usher_descheduler::requester::{Memory, Options, PodId, PodMarks, Requester};
 use usher_descheduler::{Cluster, InProgress, Plan, Problem};
+use usher_forecast::outlook::{self, Budget, Finding, NodeOnWire, PodOnWire, Workloads};
 
 use crate::Error;
 use crate::reading::Read;

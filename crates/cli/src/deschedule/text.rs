@@ -2,8 +2,8 @@
 
 use serde::Serialize;
 use serde_json::{Value, json};
-use usher_decide::outlook::{Finding, Severity};
 use usher_descheduler::{Explanation, Plan, Problem, Proposal};
+use usher_forecast::outlook::{Finding, Severity};
 
 use super::read::ClusterRead;
 use crate::Environment;

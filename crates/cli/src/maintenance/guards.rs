@@ -9,7 +9,7 @@ use kube::api::ListParams;
 use kube::{Api, Client};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
-use usher_decide::outlook::{Pod, PodOnWire};
+use usher_forecast::outlook::{Pod, PodOnWire};
 
 use super::picture::plural;
 use crate::Error;

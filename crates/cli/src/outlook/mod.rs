@@ -9,8 +9,8 @@ use std::collections::BTreeSet;
 
 use kube::Client;
 use usher_api::NodeMaintenance;
-use usher_decide::outlook::{Finding, Severity, outlook};
 use usher_decide::snapshot::Maintenance;
+use usher_forecast::outlook::{Finding, Severity, outlook};
 
 use crate::maintenance::guards::GuardArguments;
 use crate::{Ending, Environment, Error, Streams};

@@ -7,8 +7,8 @@ use kube::{Api, Client, ResourceExt as _};
 use usher_api::names::INTERCEPTORS_RESOLVED_ANNOTATION;
 use usher_api::workloads::BundledInterceptor;
 use usher_api::{Interceptor, NodeMaintenance};
-use usher_decide::outlook::{Cluster, NodeOnWire, Pod, PodOnWire, Workloads};
 use usher_decide::snapshot::{DaemonSetOnWire, DeploymentOnWire, NamespaceOnWire, StatefulSetOnWire};
+use usher_forecast::outlook::{Cluster, NodeOnWire, Pod, PodOnWire, Workloads};
 
 use crate::ask::{Asked, PodTarget, ask};
 use crate::reading::Read;

@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 use usher_api::NodeMaintenance;
-use usher_decide::outlook::{Cluster, NodeOnWire, PodOnWire, Workloads, outlook};
 use usher_decide::snapshot::Maintenance;
+use usher_forecast::outlook::{Cluster, NodeOnWire, PodOnWire, Workloads, outlook};
 
 use super::{Context, text};
 use crate::Environment;

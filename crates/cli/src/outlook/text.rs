@@ -6,8 +6,8 @@ use usher_api::DrainPlanEntry;
 use usher_api::node_maintenance::{
     HIGHEST_USER_PRIORITY, SYSTEM_CLUSTER_CRITICAL_PRIORITY, SYSTEM_NODE_CRITICAL_PRIORITY,
 };
-use usher_decide::outlook::{Finding, Outlook, Severity, Stop};
 use usher_decide::snapshot::Key;
+use usher_forecast::outlook::{Finding, Outlook, Severity, Stop};
 
 use super::Context;
 use crate::Environment;

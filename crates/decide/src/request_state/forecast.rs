@@ -42,7 +42,7 @@ pub fn obstacle(pod: &Pod, request: Option<&Request>, requester: &str, now: Time
 }
 
 /// The server evicts no pod that has more than one budget (rule 3 of `docs/eviction-rules.md`).
-pub(crate) fn several_budgets(pod: &Pod, budgets: &[&Budget]) -> Option<Refusal> {
+pub fn several_budgets(pod: &Pod, budgets: &[&Budget]) -> Option<Refusal> {
     let asked = SelectingBudget::all(budgets, pod);
     let names = asked.iter().map(|budget| budget.key.name.to_string()).collect();
     (asked.len() > 1).then_some(Refusal::TwoBudgets { names })

@@ -11,8 +11,9 @@ use usher_api::names::{
     NODE_HELD_BY_ANNOTATION, NODE_MAINTENANCE_CONDITION, NODE_PHASE_ANNOTATION,
     NODE_WAS_UNSCHEDULABLE_ANNOTATION,
 };
+use usher_api::stands_for;
 
-use super::wire::{slim, stands_for};
+use super::wire::slim;
 
 /// What a node goes through while maintenances hold it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -87,26 +88,34 @@ pub struct NodeOnWire {
     #[serde(deserialize_with = "slim")]
     pub metadata: ObjectMeta,
     #[serde(default)]
-    pub(crate) spec: NodeSpec,
+    spec: NodeSpec,
     #[serde(default)]
-    pub(crate) status: NodeStatus,
+    status: NodeStatus,
+}
+
+impl NodeOnWire {
+    /// A node from parts that a caller has read itself.
+    pub fn new(metadata: ObjectMeta, unschedulable: bool, conditions: Option<Vec<NodeCondition>>) -> Self {
+        Self { metadata, spec: NodeSpec { unschedulable }, status: NodeStatus { conditions } }
+    }
 }
 
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default)]
-pub(crate) struct NodeSpec {
-    pub unschedulable: bool,
+struct NodeSpec {
+    unschedulable: bool,
 }
 
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default)]
-pub(crate) struct NodeStatus {
-    pub conditions: Option<Vec<NodeCondition>>,
+struct NodeStatus {
+    conditions: Option<Vec<NodeCondition>>,
 }
 
+/// A condition of a node as the server sends it, to be handed to [`NodeOnWire::new`].
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default)]
-pub(crate) struct NodeCondition {
+pub struct NodeCondition {
     #[serde(rename = "type")]
     kind: String,
     status: String,

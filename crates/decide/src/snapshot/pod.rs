@@ -9,7 +9,7 @@ use usher_api::PodType;
 use usher_api::evict_policy::{EvictPolicy, EvictWanted, policy_annotation};
 use usher_api::names::{
     DELETION_COST_BEFORE_ANNOTATION, EVICTION_REQUEST_GROUP, HAND_OVER_ANNOTATION,
-    MAINTENANCE_SCHEDULING_GATE, POD_DELETION_COST_ANNOTATION,
+    MAINTENANCE_SCHEDULING_GATE, MIRROR_ANNOTATION, POD_DELETION_COST_ANNOTATION,
 };
 use usher_api::workloads::POD_TEMPLATE_HASH_LABEL;
 
@@ -17,7 +17,7 @@ use crate::admission::resolve::resolve;
 
 use super::Key;
 use super::taints::Toleration;
-use super::wire::{Gate, MIRROR_ANNOTATION, PodCondition, PodOnWire};
+use super::wire::{Gate, PodCondition, PodOnWire};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Phase {

@@ -6,8 +6,9 @@ use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1 as core;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use serde::Deserialize;
+use usher_api::stands_for;
 
-use super::wire::{slim, stands_for};
+use super::wire::slim;
 
 const NO_EXECUTE: &str = "NoExecute";
 

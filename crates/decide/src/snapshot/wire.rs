@@ -19,16 +19,14 @@ use usher_api::names::{
     ASK_ANNOTATION_PREFIX, DELETION_COST_BEFORE_ANNOTATION, DESCHEDULER_INSTANCE_ANNOTATION,
     EVICT_MAX_UNAVAILABLE_ANNOTATION, EVICT_POLICY_ANNOTATION, EVICT_WANTED_ANNOTATION,
     EVICTION_REQUEST_STRATEGY_ANNOTATION, HAND_OVER_ANNOTATION, INTERCEPTOR_ANNOTATION_PREFIX,
-    INTERCEPTOR_PRIORITY_ANNOTATION, INTERCEPTORS_RESOLVED_ANNOTATION, NODE_HELD_BY_ANNOTATION,
-    NODE_PHASE_ANNOTATION, NODE_WAS_UNSCHEDULABLE_ANNOTATION, POD_DELETION_COST_ANNOTATION,
-    POD_EVICT_WANTED_ANNOTATION, SKIP_INTERCEPTORS_ANNOTATION, SURGE_ANNOTATION,
+    INTERCEPTOR_PRIORITY_ANNOTATION, INTERCEPTORS_RESOLVED_ANNOTATION, MIRROR_ANNOTATION,
+    NODE_HELD_BY_ANNOTATION, NODE_PHASE_ANNOTATION, NODE_WAS_UNSCHEDULABLE_ANNOTATION,
+    POD_DELETION_COST_ANNOTATION, POD_EVICT_WANTED_ANNOTATION, SKIP_INTERCEPTORS_ANNOTATION,
+    SURGE_ANNOTATION,
 };
-use usher_api::{EvictionRequest, EvictionRequestSpec, EvictionRequestStatus};
+use usher_api::{EvictionRequest, EvictionRequestSpec, EvictionRequestStatus, stands_for};
 
 use super::taints::Toleration;
-
-/// The kubelet shows a static pod in the API by a mirror pod with this annotation.
-pub(crate) const MIRROR_ANNOTATION: &str = "kubernetes.io/config.mirror";
 
 #[derive(Debug, Clone, Deserialize)]
 pub struct PodOnWire {
@@ -38,6 +36,13 @@ pub struct PodOnWire {
     pub(crate) spec: PodSpec,
     #[serde(default)]
     pub(crate) status: PodStatus,
+}
+
+impl PodOnWire {
+    /// A pod from parts that a caller has read itself. All other fields of the spec keep their defaults.
+    pub fn new(metadata: ObjectMeta, node_name: String, priority: i32, status: PodStatus) -> Self {
+        Self { metadata, spec: PodSpec { node_name, priority, ..PodSpec::default() }, status }
+    }
 }
 
 #[derive(Debug, Clone, Deserialize)]
@@ -115,11 +120,12 @@ struct NodeField {
     values: Option<Vec<String>>,
 }
 
+/// The status of a pod as the server sends it, to be handed to [`PodOnWire::new`].
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub(crate) struct PodStatus {
-    pub phase: String,
-    pub conditions: Option<Vec<PodCondition>>,
+pub struct PodStatus {
+    pub(crate) phase: String,
+    pub(crate) conditions: Option<Vec<PodCondition>>,
     container_statuses: Option<Vec<ContainerStatus>>,
     init_container_statuses: Option<Vec<ContainerStatus>>,
 }
@@ -352,42 +358,6 @@ fn counts<'de, D: Deserializer<'de>>(from: D) -> Result<Option<PodDisruptionBudg
         ..PodDisruptionBudgetStatus::default()
     }))
 }
-
-/// The names of a kind are those of the full type; only the fields are fewer.
-macro_rules! stands_for {
-    ($slim:ty, $full:ty) => {
-        impl ::kube::Resource for $slim {
-            type DynamicType = ();
-            type Scope = <$full as ::kube::Resource>::Scope;
-
-            fn kind((): &()) -> ::std::borrow::Cow<'_, str> {
-                <$full as ::kube::Resource>::kind(&())
-            }
-
-            fn group((): &()) -> ::std::borrow::Cow<'_, str> {
-                <$full as ::kube::Resource>::group(&())
-            }
-
-            fn version((): &()) -> ::std::borrow::Cow<'_, str> {
-                <$full as ::kube::Resource>::version(&())
-            }
-
-            fn plural((): &()) -> ::std::borrow::Cow<'_, str> {
-                <$full as ::kube::Resource>::plural(&())
-            }
-
-            fn meta(&self) -> &::k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta {
-                &self.metadata
-            }
-
-            fn meta_mut(&mut self) -> &mut ::k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta {
-                &mut self.metadata
-            }
-        }
-    };
-}
-
-pub(crate) use stands_for;
 
 stands_for!(PodOnWire, core::Pod);
 stands_for!(RequestOnWire, EvictionRequest);

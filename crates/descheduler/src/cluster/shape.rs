@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use k8s_openapi::api::core::v1 as core;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use usher_api::names::MIRROR_ANNOTATION;
 
 use super::labels::Labels;
 use super::node_affinity::{NodeTerm, RequiredNodes};
@@ -88,7 +89,6 @@ pub struct SpreadConstraint {
 
 const EVICT: &str = "descheduler.alpha.kubernetes.io/evict";
 const PREFER_NO_EVICTION: &str = "descheduler.alpha.kubernetes.io/prefer-no-eviction";
-const MIRROR: &str = "kubernetes.io/config.mirror";
 const SOURCE: &str = "kubernetes.io/config.source";
 
 impl Shape {
@@ -132,7 +132,7 @@ impl Shape {
             traits: Traits {
                 evict: annotation(EVICT).is_some(),
                 prefer_no_eviction: annotation(PREFER_NO_EVICTION).is_some(),
-                mirror: annotation(MIRROR).is_some(),
+                mirror: annotation(MIRROR_ANNOTATION).is_some(),
                 is_static: annotation(SOURCE).is_some_and(|source| source != "api"),
                 local_storage: volumes.iter().any(|one| one.host_path.is_some() || one.empty_dir.is_some()),
                 resource_claims: spec.resource_claims.as_ref().is_some_and(|claims| !claims.is_empty()),

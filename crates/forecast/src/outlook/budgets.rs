@@ -3,8 +3,7 @@
 use std::collections::HashMap;
 
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
-
-use crate::snapshot::{self, Pod};
+use usher_decide::snapshot::{self, Pod};
 
 #[derive(Debug, Clone)]
 pub struct Budget {

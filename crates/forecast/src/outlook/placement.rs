@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use k8s_openapi::api::core::v1::{NodeSelector, Taint, Toleration};
+use usher_decide::maintenance::selector::NodeMatcher;
 
 use super::objects::Node;
-use crate::maintenance::selector::NodeMatcher;
 
 /// The taint that a cordoned node has for those who tolerate it.
 const UNSCHEDULABLE: &str = "node.kubernetes.io/unschedulable";

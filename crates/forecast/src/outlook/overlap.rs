@@ -5,15 +5,15 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use usher_api::NodeMaintenanceStage as Stage;
+use usher_decide::maintenance::board::Board;
+use usher_decide::maintenance::nodes::{Node, Pods};
+use usher_decide::maintenance::plan::PodClass;
+use usher_decide::maintenance::progress::{Draining, Number};
+use usher_decide::maintenance::targets::Targets;
+use usher_decide::snapshot::Maintenance;
 
 use super::objects::Pod;
 use super::{Cluster, PodsByNode};
-use crate::maintenance::board::Board;
-use crate::maintenance::nodes::{Node, Pods};
-use crate::maintenance::plan::PodClass;
-use crate::maintenance::progress::{Draining, Number};
-use crate::maintenance::targets::Targets;
-use crate::snapshot::Maintenance;
 
 /// Another maintenance of some of the nodes.
 #[derive(Debug, Clone, PartialEq, Eq)]

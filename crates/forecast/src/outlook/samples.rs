@@ -4,9 +4,9 @@ use jiff::Timestamp;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use serde_json::{Value, json};
 use usher_api::NodeMaintenance;
+use usher_decide::snapshot::Maintenance;
 
 use super::{Budget, Cluster, Node, NodeOnWire, Outlook, Pod, PodOnWire, Workloads, outlook};
-use crate::snapshot::Maintenance;
 
 pub fn now() -> Timestamp {
     "2026-01-01T12:00:00Z".parse().unwrap()

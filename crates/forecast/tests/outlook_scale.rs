@@ -1,5 +1,6 @@
-//! A dry run takes no longer than the cluster is large. It is timed here, since the crate that decides reads no clock.
+//! The time of a dry run grows in proportion to the cluster. The crate itself reads no clock, so this test measures the time.
 #![allow(clippy::unwrap_used, reason = "a test that fails here has failed")]
+#![allow(clippy::disallowed_methods, reason = "the test measures how long a forecast takes")]
 
 use std::time::{Duration, Instant};
 
@@ -7,8 +8,8 @@ use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use usher_api::NodeMaintenance;
-use usher_decide::outlook::{Budget, Cluster, Node, NodeOnWire, Pod, PodOnWire, outlook};
 use usher_decide::snapshot::Maintenance;
+use usher_forecast::outlook::{Budget, Cluster, Node, NodeOnWire, Pod, PodOnWire, outlook};
 
 fn read<W: DeserializeOwned, T: From<W>>(object: Value) -> T {
     T::from(serde_json::from_value::<W>(object).unwrap())

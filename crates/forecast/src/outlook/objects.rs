@@ -1,5 +1,5 @@
 //! Pods and nodes with what decides where a pod may run. These are read for one look ahead and then forgotten; the
-//! controllers keep the slim ones of [`crate::snapshot`], which these contain.
+//! controllers keep the slim ones of [`usher_decide::snapshot`], which these contain.
 
 use std::collections::BTreeMap;
 
@@ -8,14 +8,14 @@ use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference, Time};
 use serde::{Deserialize, Deserializer};
 use usher_api::interceptor_rules::CONTROLLER_ROLE;
-use usher_api::names::{HAND_OVER_ANNOTATION, INTERCEPTOR_ANNOTATION_PREFIX};
+use usher_api::names::{HAND_OVER_ANNOTATION, INTERCEPTOR_ANNOTATION_PREFIX, MIRROR_ANNOTATION};
 use usher_api::workloads::BundledInterceptor;
-use usher_api::{Interceptor, PodType};
+use usher_api::{Interceptor, PodType, stands_for};
+use usher_decide::admission::resolve::resolve;
+use usher_decide::snapshot::{self, NodeCondition, PodStatus};
 
 use super::placement::Rules;
 use super::resources::{Resources, requests_of};
-use crate::admission::resolve::resolve;
-use crate::snapshot::{self, MIRROR_ANNOTATION, NodeSpec, NodeStatus, PodSpec, PodStatus, stands_for};
 
 #[derive(Debug, Clone)]
 pub struct Pod {
@@ -202,11 +202,7 @@ impl From<PodOnWire> for Pod {
             ),
             interceptors,
             has_local_data: spec.volumes.iter().flatten().any(|volume| volume.empty_dir.is_some()),
-            pod: snapshot::Pod::from(snapshot::PodOnWire {
-                metadata,
-                spec: PodSpec { node_name: spec.node_name, priority: spec.priority, ..PodSpec::default() },
-                status,
-            }),
+            pod: snapshot::PodOnWire::new(metadata, spec.node_name, spec.priority, status).into(),
         }
     }
 }
@@ -231,7 +227,7 @@ struct WireNodeSpec {
 #[serde(default)]
 struct WireNodeStatus {
     allocatable: Option<BTreeMap<String, Quantity>>,
-    conditions: Option<Vec<snapshot::NodeCondition>>,
+    conditions: Option<Vec<NodeCondition>>,
 }
 
 stands_for!(NodeOnWire, core::Node);
@@ -245,11 +241,7 @@ impl From<NodeOnWire> for Node {
             taints: spec.taints.unwrap_or_default(),
             offers,
             pods,
-            node: snapshot::Node::from(snapshot::NodeOnWire {
-                metadata,
-                spec: NodeSpec { unschedulable: spec.unschedulable },
-                status: NodeStatus { conditions: status.conditions },
-            }),
+            node: snapshot::NodeOnWire::new(metadata, spec.unschedulable, status.conditions).into(),
         }
     }
 }

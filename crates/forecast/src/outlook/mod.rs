@@ -1,11 +1,13 @@
-//! A look ahead: what a maintenance that does not exist yet would do, and what it would meet.
+//! A dry run: what a maintenance that does not exist yet would do, and what would stop it.
 //!
-//! Nothing is decided here that is decided elsewhere: nodes are taken in the waves of [`crate::maintenance::waves`], pods
-//! in the steps of [`crate::maintenance::plan`], what would stop an eviction is asked of [`crate::eviction_request`],
-//! and who waits for whom of the [board](crate::maintenance::board).
+//! This module calls the manager's own functions and decides nothing by itself:
+//! - [`usher_decide::maintenance::waves`] gives the order of the nodes.
+//! - [`usher_decide::maintenance::plan`] gives the step at which each pod leaves.
+//! - [`usher_decide::eviction_request`] says what would stop an eviction.
+//! - The [board](usher_decide::maintenance::board) says which maintenance would wait for which.
 //!
-//! Where to start reading: [`outlook`]. [`findings`] collects what the drain would meet, [`finding`] puts it into words,
-//! [`fit`] looks for places for those who leave, [`overlap`] for other maintenances, [`objects`] is what is read.
+//! Where to start reading: [`outlook`]. [`findings`] collects the obstacles and [`finding`] puts them into words. [`fit`] looks
+//! for places for the pods that leave, [`overlap`] for other maintenances. [`objects`] are the types that are read.
 
 pub mod budgets;
 pub mod finding;
@@ -28,6 +30,9 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use usher_api::NodeMaintenanceStage as Stage;
+use usher_decide::maintenance::plan::{Plan, PodClass};
+use usher_decide::maintenance::waves::{self, Candidate};
+use usher_decide::snapshot::{Key, Maintenance};
 
 pub use budgets::Budget;
 pub use finding::{Finding, Severity};
@@ -35,9 +40,6 @@ pub use fit::{Fit, Misfit};
 pub use objects::{Node, NodeOnWire, Pod, PodOnWire};
 pub use workloads::Workloads;
 
-use crate::maintenance::plan::{Plan, PodClass};
-use crate::maintenance::waves::{self, Candidate};
-use crate::snapshot::{Key, Maintenance};
 use fit::NodeInfo;
 
 /// What there is.

@@ -1,11 +1,11 @@
 //! What a drain would meet, in the order of how bad it is, with what the reader can do.
 
 use usher_api::NodeMaintenanceStage as Stage;
+use usher_decide::snapshot::{BudgetRule, Key};
 
 use super::fit::Misfit;
 use super::overlap::Overlap;
 use super::workloads::{Opted, Surging};
-use crate::snapshot::{BudgetRule, Key};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Severity {

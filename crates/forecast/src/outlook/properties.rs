@@ -4,11 +4,11 @@ use std::collections::{BTreeSet, HashMap};
 
 use proptest::prelude::*;
 use serde_json::json;
+use usher_decide::maintenance::waves::{self, Candidate};
+use usher_decide::snapshot::Key;
 
 use super::samples::{cluster, maintenance, node, now, pod, read_maintenance, with};
 use super::{Node, Pod, outlook};
-use crate::maintenance::waves::{self, Candidate};
-use crate::snapshot::Key;
 
 /// Nodes by CPUs, pods and cordon; pods by node, CPU in tenths and pool.
 type Drawn = (Vec<(i64, i64, bool)>, Vec<(usize, i64, u8)>, usize, i32);

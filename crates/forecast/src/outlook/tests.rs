@@ -9,8 +9,10 @@ use super::samples::{
     with,
 };
 use super::{Cluster, Finding, Outlook, Severity, Workloads, outlook};
-use crate::snapshot::{DaemonSetOnWire, Deployment, DeploymentOnWire, Key, Maintenance, StatefulSetOnWire};
 use usher_api::workloads::BundledInterceptor;
+use usher_decide::snapshot::{
+    DaemonSetOnWire, Deployment, DeploymentOnWire, Key, Maintenance, StatefulSetOnWire,
+};
 
 fn sentences(outlook: &Outlook) -> Vec<String> {
     outlook.findings.iter().map(Finding::sentence).collect()

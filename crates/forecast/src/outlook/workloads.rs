@@ -4,10 +4,10 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use usher_api::workloads::{BundledInterceptor, Strategy, deployment_of};
+use usher_decide::interceptors::surge::{would_let_go, would_surge_by};
+use usher_decide::snapshot::{DaemonSet, Deployment, Key, Namespace, Pod, StatefulSet};
 
-use crate::interceptors::surge::{would_let_go, would_surge_by};
 use crate::outlook;
-use crate::snapshot::{DaemonSet, Deployment, Key, Namespace, Pod, StatefulSet};
 
 #[derive(Debug, Default)]
 pub struct Workloads {

@@ -6,10 +6,11 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
+use usher_decide::snapshot::Key;
+
 use super::objects::{Node, Pod};
 use super::placement::{Hindrance, Rules};
 use super::resources::Resources;
-use crate::snapshot::Key;
 
 /// A node that stays, with what is left on it.
 #[derive(Debug)]
