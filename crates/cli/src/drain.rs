@@ -3,8 +3,8 @@
 use jiff::SignedDuration;
 use kube::{Api, ResourceExt as _};
 use usher_api::{NodeMaintenance, NodeMaintenanceStage as Stage};
-use usher_decide::maintenance::joining::overlaps;
 use usher_decide::snapshot::Node;
+use usher_forecast::joining::overlaps;
 
 use crate::arguments::{self, Connection};
 use crate::maintenance::create::{Made, Would, create, create_dry, differences, would};

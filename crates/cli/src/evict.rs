@@ -8,9 +8,9 @@ use usher_api::EvictionRequest;
 use usher_api::names::requester_of;
 use usher_decide::eviction_request::message::GivenTurn;
 use usher_decide::eviction_request::{Turn, turn};
-use usher_decide::request_state::obstacle;
 use usher_decide::snapshot::Request;
 use usher_decide::waiting_on::WaitingOn;
+use usher_forecast::request_state::obstacle;
 
 use crate::arguments::{self, Connection, DEFAULT_REQUESTER, PodArguments, Requester};
 use crate::ask::{Asked, PodTarget, ask};

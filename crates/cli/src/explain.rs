@@ -13,7 +13,7 @@ use k8s_openapi::api::core::v1::{Event, Pod as FullPod};
 use kube::api::ListParams;
 use kube::{Api, Client, ResourceExt as _};
 use usher_api::EvictionRequest;
-use usher_decide::request_state::Leader;
+use usher_forecast::request_state::Leader;
 
 use crate::arguments::{Connection, kind_and_name, pod_name};
 use crate::connect::Connected;

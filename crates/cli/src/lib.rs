@@ -2,13 +2,13 @@
 //! explained.
 //!
 //! Arguments are typed once read ([`arguments`]). What is known of the cluster is a [`world`], read once or followed;
-//! where a request stands is asked of `usher-decide` (`RequestState`) and never worked out here. What people see is made
+//! `usher-forecast` says where a request stands (`RequestState`); nothing here works it out. What people see is made
 //! by pure functions of objects and the time; objects are read leniently, and their strings made harmless for terminals, in one
 //! place ([`reading`], [`terminal`]): the table in [`requests`], the progress in [`wait`], the text in
 //! [`explain`] and [`explain_node`], the dry run of a drain in [`outlook`]. [`maintenance`] has the same of node
 //! maintenances, on which [`drain`] is built. Only the commands themselves talk to the server.
 //!
-//! Depends on the API types and on the decisions of `usher-decide` and `usher-descheduler`; on `usher-client`, to make and withdraw
+//! Depends on the API types and on the decisions of `usher-decide`, `usher-forecast` and `usher-descheduler`; on `usher-client`, to make and withdraw
 //! requests, and on `usher-apply`, to read real usage. Commands create, change and delete requests and maintenances, and cordon nodes;
 //! nothing here changes a pod.
 

@@ -5,9 +5,9 @@ use serde::Serialize;
 use usher_api::names::{DEPLOYMENT_CLASS, HORIZONTAL_POD_AUTOSCALER_CLASS, REPLICA_SET_CLASS};
 use usher_decide::eviction_request::{Refusal, RefusalReason, Turn, turn};
 use usher_decide::maintenance::waiting::{NodeWait, PodWait};
-use usher_decide::request_state::{ManagerStep, RequestState, RequestWait};
 use usher_decide::snapshot::Request;
 use usher_decide::waiting_on::{Unevictable, WaitingOn};
+use usher_forecast::request_state::{ManagerStep, RequestState, RequestWait};
 
 use crate::error::MANAGER_PODS;
 use crate::span;

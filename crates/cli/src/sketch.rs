@@ -58,7 +58,7 @@ impl RequestSketch {
         &self.spec.pod_ref.name
     }
 
-    /// Whether [`may_be_blocked`](usher_decide::request_state::may_be_blocked) could say so of the whole request.
+    /// Whether [`may_be_blocked`](usher_forecast::request_state::may_be_blocked) could say so of the whole request.
     pub fn could_be_blocked(&self) -> bool {
         self.status.as_ref().is_some_and(|status| {
             let mut conditions = status.conditions.iter().flatten();

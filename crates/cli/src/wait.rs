@@ -18,7 +18,7 @@ use crate::screen::Screen;
 use crate::table::Table;
 use crate::world::World;
 use crate::{Ending, Environment, Error, Streams, span};
-use usher_decide::request_state::{RequestState, RequestWait};
+use usher_forecast::request_state::{RequestState, RequestWait};
 
 /// Things change by the passing of time, too.
 const TICK: Duration = Duration::from_secs(1);

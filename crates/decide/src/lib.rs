@@ -8,9 +8,6 @@
 //! - [`eviction_request`]: the life of one request, from its first turn to its end.
 //! - [`budgets`]: who may go when a disruption budget allows some, and not all.
 //! - [`maintenance`]: node maintenances, planned together: which nodes are held, which pods are asked to leave, and when it is over.
-//! - [`request_state`]: where a request stands, for somebody who looks on.
-//! - [`followed_drain`]: how a drain ended, for somebody who follows it.
-//! - [`node_state`]: who holds a node, and how far those who drain it have come.
 //! - [`admission`]: verdicts on what others write.
 //! - [`interceptors`]: the bundled ones, for DaemonSets, StatefulSets, Deployments with or without an autoscaler, and ReplicaSets.
 //! - [`evict_policy`]: pods that Kubernetes wants to evict, and whose workloads take over.
@@ -23,11 +20,8 @@ pub mod budgets;
 pub mod decision;
 pub mod evict_policy;
 pub mod eviction_request;
-pub mod followed_drain;
 pub mod interceptors;
 pub mod maintenance;
-pub mod node_state;
-pub mod request_state;
 pub mod snapshot;
 pub mod waiting_on;
 

@@ -22,7 +22,7 @@ use usher_api::names::{EVICTION_REQUEST_STRATEGY_ANNOTATION, FIELD_MANAGER, INTE
 use usher_api::workloads::BundledInterceptor;
 use usher_apply::Clock;
 use usher_controllers::run_all;
-use usher_decide::followed_drain::drained_nodes;
+use usher_forecast::followed_drain::drained_nodes;
 use usher_tests::living::{BUDGETS, DEPLOYMENTS, Living, NODES, node, template, workload};
 use usher_tests::maintenances::{MAINTENANCES, is_drained, of_label};
 use usher_tests::requests::REQUESTS;

@@ -7,11 +7,11 @@ use serde::Serialize;
 use usher_api::{EvictionRequest, EvictionRequestCancellationPolicy as Policy, Interceptor, interceptors_of};
 use usher_decide::eviction_request::message::gives_turn;
 use usher_decide::eviction_request::{INTERCEPTOR_SELECTED, INTERCEPTOR_SILENT, SelectingBudget};
-use usher_decide::request_state::{
-    InterceptorState, Leader, ManagerStep, ManagerView, RequestState, RequestWait, forecast,
-};
 use usher_decide::snapshot::{Budget, Pod, PodOnWire, Request, RequestOnWire};
 use usher_decide::waiting_on::WaitingOn;
+use usher_forecast::request_state::{
+    InterceptorState, Leader, ManagerStep, ManagerView, RequestState, RequestWait, forecast,
+};
 
 use super::manager::{ManagerFacts, is_status_of_manager, last_write, recorded_attempt};
 use super::stateful_set::{SetFound, UnavailableFacts};

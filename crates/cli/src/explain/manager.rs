@@ -5,8 +5,8 @@ use serde::Serialize;
 use usher_api::EvictionRequest;
 use usher_api::names::FIELD_MANAGER;
 use usher_decide::eviction_request::{Attempt, SelectingBudget};
-use usher_decide::request_state::{Leader, ManagerStep};
 use usher_decide::snapshot::Request;
+use usher_forecast::request_state::{Leader, ManagerStep};
 
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]

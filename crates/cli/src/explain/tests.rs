@@ -8,8 +8,8 @@ use super::stateful_set::SetFound;
 use super::text;
 use crate::Environment;
 use crate::samples::{NOW, budget, pod, request, world};
-use usher_decide::request_state::Leader;
 use usher_decide::snapshot::{PodOnWire, StatefulSetOnWire};
+use usher_forecast::request_state::Leader;
 
 fn found(pod: Option<Value>, request: Option<Value>, budgets: &[Value]) -> PodFound {
     PodFound {

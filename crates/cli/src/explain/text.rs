@@ -9,7 +9,7 @@ use crate::error::MANAGER_PODS;
 use crate::sheet::Sheet;
 use crate::table::Table;
 use crate::{Environment, span};
-use usher_decide::request_state::{InterceptorState, Leader, ManagerStep, RequestWait};
+use usher_forecast::request_state::{InterceptorState, Leader, ManagerStep, RequestWait};
 
 pub fn render(explanation: &Explanation, environment: &Environment, now: Timestamp) -> String {
     let mut text = Sheet::new(environment);

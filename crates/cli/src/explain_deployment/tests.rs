@@ -1,8 +1,8 @@
 //! Deployments explained as people read them.
 
 use serde_json::{Value, json};
-use usher_decide::request_state::Leader;
 use usher_decide::snapshot::{AutoscalerOnWire, DeploymentOnWire};
+use usher_forecast::request_state::Leader;
 
 use super::explanation::{DeploymentExplanation, DeploymentFound, explain};
 use super::text;

@@ -7,13 +7,13 @@ use serde::Serialize;
 use usher_api::node_agent::NodeAgentMark;
 use usher_api::{DrainPlanEntry, NodeMaintenanceStage as Stage};
 use usher_decide::maintenance::waiting::{NodeWait, PodWait};
-use usher_decide::node_state::{NodeDrain, Urgency, concerned, stage_started};
 use usher_decide::snapshot::{Maintenance, Node};
+use usher_forecast::node_state::{NodeDrain, Urgency, concerned, stage_started};
 
 use crate::Environment;
 use crate::explain::{self, Explanation, PodFound, slim_pod};
 use crate::request_text::{WaitText as _, WaitingOnFacts};
-use usher_decide::request_state::{RequestWait, WaitCause};
+use usher_forecast::request_state::{RequestWait, WaitCause};
 
 /// What the explanation is made from.
 pub struct NodeFound {

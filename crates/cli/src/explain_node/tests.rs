@@ -12,8 +12,8 @@ use super::text;
 use crate::Environment;
 use crate::explain::PodFound;
 use crate::samples::{NOW, budget, pod, request, world};
-use usher_decide::node_state::Urgency;
-use usher_decide::request_state::Leader;
+use usher_forecast::node_state::Urgency;
+use usher_forecast::request_state::Leader;
 
 fn node(held_by: &str, is_cordoned: bool) -> Value {
     let mut node = json!({"metadata": {"name": "n1", "labels": {"pool": "blue"}}, "spec": {"unschedulable": is_cordoned}});

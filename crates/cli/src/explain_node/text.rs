@@ -8,7 +8,7 @@ use super::explanation::{Group, MaintenanceFacts, NodeExplanation};
 use crate::sheet::Sheet;
 use crate::{Environment, span};
 use usher_decide::maintenance::drain_state::DrainState;
-use usher_decide::node_state::Urgency;
+use usher_forecast::node_state::Urgency;
 
 /// So many pods of a group are named.
 const NAMED: usize = 5;

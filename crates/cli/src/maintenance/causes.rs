@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use usher_decide::snapshot::Key;
 
-use usher_decide::request_state::{RequestWait, WaitCause};
+use usher_forecast::request_state::{RequestWait, WaitCause};
 
 /// So many pods of a cause are named.
 pub const NAMED: usize = 3;

@@ -3,9 +3,9 @@
 use kube::api::PostParams;
 use kube::{Api, Client, ResourceExt as _};
 use usher_api::NodeMaintenance;
-use usher_decide::maintenance::joining::{Choice, choose};
 use usher_decide::maintenance::selector::selected;
 use usher_decide::snapshot::Node;
+use usher_forecast::joining::{Choice, choose};
 
 use super::guards::GuardArguments;
 use super::selection::describe;

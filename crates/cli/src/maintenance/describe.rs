@@ -3,7 +3,7 @@
 use k8s_openapi::api::core::v1::Event;
 use kube::{Api, Client};
 use usher_api::NodeMaintenance;
-use usher_decide::maintenance::joining::overlaps;
+use usher_forecast::joining::overlaps;
 
 use super::description::{MaintenanceFound, render};
 use super::follow::{Until, until_drained};

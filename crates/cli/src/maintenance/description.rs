@@ -8,10 +8,10 @@ use kube::ResourceExt as _;
 use kube::core::Selector;
 use usher_api::names::DRAINED_CONDITION;
 use usher_api::{DrainPlanEntry, NodeMaintenance, NodeMaintenanceStage as Stage};
-use usher_decide::followed_drain::has_released;
 use usher_decide::maintenance::plan::with_defaults;
 use usher_decide::maintenance::targets::Targets;
 use usher_decide::maintenance::written::Written;
+use usher_forecast::followed_drain::has_released;
 
 use super::picture::{cause, eta, plural};
 use super::progress::{NodeProgress, Progress};

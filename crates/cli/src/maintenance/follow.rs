@@ -10,7 +10,7 @@ use kube::runtime::watcher::{self, watch_object};
 use kube::{Api, Client, ResourceExt as _};
 use usher_api::NodeMaintenance;
 use usher_api::names::KEEP_NODES_ANNOTATION;
-use usher_decide::followed_drain::{
+use usher_forecast::followed_drain::{
     has_reached_daemons, is_active, is_drained_by_now, is_without_nodes, lost_nodes, speaks_of,
 };
 

@@ -10,8 +10,8 @@ use futures::future::{BoxFuture, try_join_all};
 use kube::api::ListParams;
 use kube::{Api, Client};
 use tokio::time::Instant;
-use usher_decide::request_state::may_be_blocked;
 use usher_decide::snapshot::{Key, Pod, PodOnWire, Request};
+use usher_forecast::request_state::may_be_blocked;
 
 use crate::Error;
 use crate::error::is_missing;

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use kube::ResourceExt as _;
 use usher_api::{NodeMaintenance, NodeMaintenanceStage};
-use usher_decide::followed_drain::{is_drained_by_now, is_not_taken_up};
 use usher_decide::maintenance::drain_state::NodeDelay;
+use usher_forecast::followed_drain::{is_drained_by_now, is_not_taken_up};
 
 use super::causes::{Cause, NAMED};
 use super::progress::{CAUSES, NodeProgress, Progress};
@@ -15,7 +15,7 @@ use crate::request_text::WaitText as _;
 use crate::screen::{Size, wrap};
 use crate::table::Table;
 use crate::{Environment, span};
-use usher_decide::request_state::RequestWait;
+use usher_forecast::request_state::RequestWait;
 
 /// So many nodes are shown one by one.
 const SHOWN: usize = 20;

@@ -10,16 +10,16 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use usher_api::{NodeMaintenance, NodeStatus, PodType};
-use usher_decide::followed_drain::{DrainEnd, FollowedDrain, PodsLeft, drained_nodes};
 use usher_decide::maintenance::drain_state::{DrainState, NodeDelay};
 use usher_decide::snapshot::{Budget, Key, Pod};
+use usher_forecast::followed_drain::{DrainEnd, FollowedDrain, PodsLeft, drained_nodes};
 
 use super::catch_up::CatchUp;
 use super::causes::{Cause, CauseKey, Causes};
 use crate::live::Changed;
 use crate::world::World;
 use crate::{Ending, span};
-use usher_decide::request_state::{RequestState, RequestWait};
+use usher_forecast::request_state::{RequestState, RequestWait};
 
 /// So many pods are looked at again at a time because their budget has changed.
 const CATCH_UP: usize = 1000;

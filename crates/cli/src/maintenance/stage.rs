@@ -6,7 +6,7 @@ use kube::runtime::wait::await_condition;
 use kube::{Api, Client, ResourceExt as _};
 use serde_json::json;
 use usher_api::{NodeMaintenance, NodeMaintenanceStage as Stage};
-use usher_decide::followed_drain::has_released;
+use usher_forecast::followed_drain::has_released;
 
 use super::create::names_of;
 use super::guards::GuardArguments;

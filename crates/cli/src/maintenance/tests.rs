@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use usher_api::{NodeMaintenance, NodeMaintenanceStatus};
-use usher_decide::followed_drain::{is_without_nodes, lost_nodes, speaks_of};
+use usher_forecast::followed_drain::{is_without_nodes, lost_nodes, speaks_of};
 
 use super::description::{MaintenanceFound, render};
 use super::picture::{Said, drained, not_drained, picture};

@@ -20,8 +20,7 @@ use usher_api::workloads::Strategy;
 
 pub use evict::BLOCKED_CONDITION;
 pub use refusal::{Answer, Attempt, LONGEST_PAUSE, SelectingBudget, recorded_refusal};
-pub(crate) use turn::overdue_at;
-pub use turn::{Left, Passing, Turn, is_nobodys, turn};
+pub use turn::{Left, Passing, Turn, is_nobodys, overdue_at, turn};
 pub use usher_api::{Refusal, RefusalReason};
 
 use message::GivenTurn;

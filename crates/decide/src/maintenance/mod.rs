@@ -9,7 +9,6 @@
 //! - [`board`]: where they and their nodes stand, kept up with every change; [`words`] for people.
 //! - [`index`]: all that is known of maintenances, nodes, pods and requests, and the decisions on one of them.
 //! - [`eta`]: when a drain is expected to be done.
-//! - [`joining`]: which of them drains the same nodes already, for somebody who would make another one.
 //! - [`selector`]: which nodes a maintenance means; [`waves`]: how many of them at once.
 
 pub mod board;
@@ -22,7 +21,6 @@ pub mod eta;
 mod eta_tests;
 pub mod hold;
 pub mod index;
-pub mod joining;
 pub mod nodes;
 pub mod plan;
 pub mod pods;

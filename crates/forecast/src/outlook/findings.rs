@@ -7,13 +7,13 @@ use jiff::Timestamp;
 use usher_api::names::NODE_MAINTENANCE_FINALIZER;
 use usher_api::workloads::{BundledInterceptor, Strategy};
 use usher_decide::eviction_request::{Case, Target, decide};
-use usher_decide::request_state::{RequestWait, several_budgets};
 use usher_decide::snapshot::{self, Key, Request};
 use usher_decide::waiting_on::WaitingOn;
 
 use super::budgets::{Budget, Shelf, Uncounted};
 use super::workloads::{Opted, Surging};
 use super::{Finding, Pod, Workloads};
+use crate::request_state::{RequestWait, several_budgets};
 
 /// Pods that meet the same.
 #[derive(Default)]

@@ -1,8 +1,7 @@
 //! Objects for the tests: a shop at noon of the first day of 2026.
 
 use serde_json::{Value, json};
-
-use crate::snapshot::{Budget, Pod, PodOnWire, Request, RequestOnWire};
+use usher_decide::snapshot::{Budget, Pod, PodOnWire, Request, RequestOnWire};
 
 pub const NOW: &str = "2026-01-01T12:00:00Z";
 

@@ -1,5 +1,5 @@
 //! A drain, for somebody who follows it: whether it is over and how it ended. What holds up its nodes is in their
-//! [states](crate::maintenance::drain_state).
+//! [states](usher_decide::maintenance::drain_state).
 //!
 //! It is concluded from the status of the maintenance, and from the pods that are seen where that does not tell enough.
 
@@ -11,11 +11,10 @@ use usher_api::names::DRAINED_CONDITION;
 use usher_api::{
     DrainedReason, NodeMaintenance, NodeMaintenanceStage as Stage, NodeMaintenanceStatus, NodeStatus, PodType,
 };
-
-use crate::maintenance::drain_state::DrainState;
-use crate::maintenance::status::is_drained;
-use crate::maintenance::written;
-use crate::snapshot::has_begun;
+use usher_decide::maintenance::drain_state::DrainState;
+use usher_decide::maintenance::status::is_drained;
+use usher_decide::maintenance::written;
+use usher_decide::snapshot::has_begun;
 
 /// A manager that runs has taken a maintenance up by then.
 const PATIENCE: SignedDuration = SignedDuration::from_secs(5);

@@ -3,12 +3,12 @@
 use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
 use usher_api::workloads::BundledInterceptor;
+use usher_decide::eviction_request::Attempt;
+use usher_decide::snapshot::Request;
+use usher_decide::waiting_on::WaitingOn;
 
 use super::interceptors::silent_since;
 use super::{ManagerStep, RequestState, RequestWait};
-use crate::eviction_request::Attempt;
-use crate::snapshot::Request;
-use crate::waiting_on::WaitingOn;
 
 /// What the manager is to do at once should be done by then.
 const PATIENCE: SignedDuration = SignedDuration::from_secs(10);
@@ -91,8 +91,8 @@ fn overdue_interception(wait: &RequestWait, view: &ManagerView<'_>, now: Timesta
 mod tests {
     use super::super::samples::{NOW, budget, pod, request};
     use super::*;
-    use crate::snapshot::Budget;
     use serde_json::{Value, json};
+    use usher_decide::snapshot::Budget;
 
     /// The request was made at 11:50; it is noon.
     const CREATED: &str = "2026-01-01T11:50:00Z";

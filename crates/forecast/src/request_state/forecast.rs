@@ -3,11 +3,11 @@
 use jiff::Timestamp;
 use usher_api::Interceptor;
 use usher_api::names::requester_finalizer;
+use usher_decide::eviction_request::{Refusal, SelectingBudget};
+use usher_decide::snapshot::{Budget, Pod, Request};
+use usher_decide::waiting_on::WaitingOn;
 
 use super::{ManagerStep, RequestState, RequestWait};
-use crate::eviction_request::{Refusal, SelectingBudget};
-use crate::snapshot::{Budget, Pod, Request};
-use crate::waiting_on::WaitingOn;
 
 /// What a request by this requester, with these interceptors, would wait for at first. `budgets` are those of the pod, if they may be
 /// read.
@@ -42,7 +42,7 @@ pub fn obstacle(pod: &Pod, request: Option<&Request>, requester: &str, now: Time
 }
 
 /// The server evicts no pod that has more than one budget (rule 3 of `docs/eviction-rules.md`).
-pub fn several_budgets(pod: &Pod, budgets: &[&Budget]) -> Option<Refusal> {
+pub(crate) fn several_budgets(pod: &Pod, budgets: &[&Budget]) -> Option<Refusal> {
     let asked = SelectingBudget::all(budgets, pod);
     let names = asked.iter().map(|budget| budget.key.name.to_string()).collect();
     (asked.len() > 1).then_some(Refusal::TwoBudgets { names })
@@ -52,9 +52,9 @@ pub fn several_budgets(pod: &Pod, budgets: &[&Budget]) -> Option<Refusal> {
 mod tests {
     use super::super::samples::{NOW, budget, pod, request};
     use super::*;
-    use crate::snapshot::{Owner, Phase};
-    use crate::waiting_on::Unevictable;
     use serde_json::{Value, json};
+    use usher_decide::snapshot::{Owner, Phase};
+    use usher_decide::waiting_on::Unevictable;
 
     #[test]
     fn a_request_that_is_not_there_is_one_that_admission_has_seen_and_nobody_has_written_since() {

@@ -2,9 +2,8 @@
 
 use jiff::Timestamp;
 use serde::Serialize;
-
-use crate::eviction_request::{Left, Passing, Turn, overdue_at, turn};
-use crate::snapshot::Request;
+use usher_decide::eviction_request::{Left, Passing, Turn, overdue_at, turn};
+use usher_decide::snapshot::Request;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(tag = "state", rename_all_fields = "camelCase")]

@@ -1,6 +1,6 @@
 //! Where a request stands, for somebody who looks on: what it waits for, and what the manager has to do about it.
 //!
-//! It is decided as the manager decides it ([`crate::eviction_request::decide`]). What only the manager knows is taken as it is
+//! It is decided as the manager decides it ([`usher_decide::eviction_request::decide`]). What only the manager knows is taken as it is
 //! told: when an eviction that was refused is tried again, and, with room in a budget, whose it is.
 
 mod forecast;
@@ -12,18 +12,18 @@ mod samples;
 use jiff::Timestamp;
 use serde::Serialize;
 use usher_api::workloads::Strategy;
-
-pub use forecast::{forecast, obstacle, several_budgets};
-pub use interceptors::InterceptorState;
-pub use overdue::{Leader, ManagerView, OverdueStep};
-
-use crate::decision::Effect;
-use crate::eviction_request::{
+use usher_decide::decision::Effect;
+use usher_decide::eviction_request::{
     Attempt, BLOCKED_CONDITION, Case, Decision, Refusal, RefusalReason, Target, decide, recorded_refusal,
 };
-use crate::interceptors::deployment::answers_for;
-use crate::snapshot::{Budget, Pod, Request};
-use crate::waiting_on::{QUEUED, WaitingOn};
+use usher_decide::interceptors::deployment::answers_for;
+use usher_decide::snapshot::{Budget, Pod, Request};
+use usher_decide::waiting_on::{QUEUED, WaitingOn};
+
+pub(crate) use forecast::several_budgets;
+pub use forecast::{forecast, obstacle};
+pub use interceptors::InterceptorState;
+pub use overdue::{Leader, ManagerView, OverdueStep};
 
 /// Where a request stands.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -96,7 +96,7 @@ impl RequestState {
         let mut has_room = budgets.iter().all(|budget| budget.allowed > 0);
         let target = pod.map_or(Target::Gone, Target::Found);
         // Who the pod belongs to, and what the manager was told, is taken as it is said; what its DaemonSet says is in the status.
-        let stays = crate::maintenance::pods::stays_by_choice(request);
+        let stays = usher_decide::maintenance::pods::stays_by_choice(request);
         let daemon_set = Some(if stays { Strategy::Off } else { Strategy::Default });
         let (interceptors_limit, withdraw_after) = (None, None);
         let case =
@@ -330,9 +330,10 @@ mod tests {
         let (deletion, turn) = (at("2026-01-01T11:59:00Z"), at("2026-01-01T11:58:00Z"));
         let mut plain = request(json!([]), json!({}));
         let known = request(json!([]), blocked("DisruptionBudget", "no"));
-        let rare = crate::snapshot::RareOfRequest { deleted: Some(at(NOW)), ..Default::default() };
+        let rare = usher_decide::snapshot::RareOfRequest { deleted: Some(at(NOW)), ..Default::default() };
         plain.rare = Some(Box::new(rare));
-        let not_evictable = || WaitingOn::NotEvictable { pod: crate::waiting_on::Unevictable::MirrorPod };
+        let not_evictable =
+            || WaitingOn::NotEvictable { pod: usher_decide::waiting_on::Unevictable::MirrorPod };
         let interceptor = WaitingOn::Interceptor {
             class: "a.com".into(),
             progress: None,

@@ -2,10 +2,10 @@
 //! nodes.
 
 use usher_api::{NodeMaintenance, NodeMaintenanceStage as Stage};
+use usher_decide::maintenance::selector::{is_by_name, selected};
+use usher_decide::snapshot::Node;
 
-use super::selector::{is_by_name, selected};
 use crate::followed_drain::is_active;
-use crate::snapshot::Node;
 
 /// What to do about a draft, seeing which maintenances are there.
 #[derive(Debug, Clone, PartialEq)]
@@ -84,8 +84,8 @@ fn name(maintenance: &NodeMaintenance) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::snapshot::NodeOnWire;
     use serde_json::{Value, json};
+    use usher_decide::snapshot::NodeOnWire;
 
     fn nodes() -> [Node; 3] {
         ["n1", "n2", "n3"].map(|name| {

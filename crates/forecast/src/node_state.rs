@@ -6,12 +6,11 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use serde::Serialize;
 use usher_api::{NodeMaintenanceStage as Stage, PodType};
-
-use crate::maintenance::plan::PodClass;
-use crate::maintenance::targets::Targets;
-use crate::maintenance::waiting::PodWait;
-use crate::maintenance::words::FirstNames;
-use crate::snapshot::{Maintenance, Node, Pod};
+use usher_decide::maintenance::plan::PodClass;
+use usher_decide::maintenance::targets::Targets;
+use usher_decide::maintenance::waiting::PodWait;
+use usher_decide::maintenance::words::FirstNames;
+use usher_decide::snapshot::{Maintenance, Node, Pod};
 
 /// The maintenances that hold the node or select it; those that do the most come first. A complete one has let go what it selects, and
 /// concerns only nodes that it still holds.
@@ -133,9 +132,9 @@ impl Urgency {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::snapshot::{NodeOnWire, PodOnWire};
     use serde_json::{Value, json};
     use usher_api::names::NODE_HELD_BY_ANNOTATION;
+    use usher_decide::snapshot::{NodeOnWire, PodOnWire};
 
     fn node(held_by: Option<&str>) -> Node {
         let annotations = held_by.map(|names| json!({NODE_HELD_BY_ANNOTATION: names}));
