@@ -288,6 +288,12 @@ impl ApiError {
     }
 }
 
+/// Errors as messages show them.
+#[cfg(test)]
+pub(crate) fn words(errors: &[FieldError]) -> Vec<String> {
+    errors.iter().map(ToString::to_string).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

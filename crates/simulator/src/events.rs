@@ -264,10 +264,7 @@ fn killing(pod: &Pod) -> Vec<Note> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn at(second: i64) -> Timestamp {
-        Timestamp::from_second(second).unwrap()
-    }
+    use crate::controllers::testing::at;
 
     fn note(message: &str) -> Note {
         let [namespace, name, uid] = ["default", "web", "u"].map(String::from);

@@ -151,10 +151,7 @@ impl Queue {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn at(second: i64) -> Timestamp {
-        Timestamp::from_second(second).unwrap()
-    }
+    use crate::controllers::testing::at;
 
     fn task(component: Component, name: &str) -> Task {
         (component, Key::new("default", name))

@@ -1,16 +1,10 @@
 use super::*;
 use crate::encoding::as_go;
 use crate::managed_fields::{Writer, update};
-use crate::schema::{SchemaRef, builtin_kind};
+use crate::schema::schema_of;
 use serde_json::{Value, json};
 
 const CASES: &str = include_str!("../../data/defaulting-cases.json");
-
-fn schema_of(object: &Value) -> SchemaRef<'static> {
-    let api_version = object["apiVersion"].as_str().expect("a version");
-    let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
-    builtin_kind(group, version, object["kind"].as_str().expect("a kind")).expect("a served kind")
-}
 
 fn defaulted(mut object: Value) -> Value {
     let schema = schema_of(&object);

@@ -8,15 +8,9 @@ use crate::defaults::{apply_defaults, drop_unknown, prepare_create};
 use crate::encoding::as_go;
 use crate::error::ApiResult;
 use crate::patch::{json_patch, merge_patch, strategic};
-use crate::schema::{SchemaRef, builtin_kind};
+use crate::schema::schema_of;
 
 const CASES: &str = include_str!("../../data/write-cases.json");
-
-fn schema_of(object: &Value) -> SchemaRef<'static> {
-    let api_version = object["apiVersion"].as_str().expect("a version");
-    let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
-    builtin_kind(group, version, object["kind"].as_str().expect("a kind")).expect("a served kind")
-}
 
 /// What the kind's strategy puts back after a write to the endpoint.
 fn put_back(object: &mut Value, live: &Value, reset: &[&[&str]]) {

@@ -157,3 +157,11 @@ pub(crate) struct CelRule {
     pub field_path: String,
     pub optional_old_self: Option<bool>,
 }
+
+/// The schema of a built-in object.
+#[cfg(test)]
+pub(crate) fn schema_of(object: &Value) -> SchemaRef<'static> {
+    let api_version = object["apiVersion"].as_str().expect("a version");
+    let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+    builtin_kind(group, version, object["kind"].as_str().expect("a kind")).expect("a served kind")
+}

@@ -230,11 +230,12 @@ pub(crate) fn finalizer_names(object: &Value) -> Vec<FieldError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::words;
     use serde_json::json;
 
     fn create_errors(metadata: Value) -> Vec<String> {
         let object = json!({"metadata": metadata});
-        validate_create(&object, true, NameRule::DnsSubdomain).iter().map(ToString::to_string).collect()
+        words(&validate_create(&object, true, NameRule::DnsSubdomain))
     }
 
     #[test]
@@ -288,9 +289,8 @@ mod tests {
         let old =
             json!({"metadata": {"name": "a", "uid": "1", "deletionTimestamp": "t", "finalizers": ["a/b"]}});
         let new = json!({"metadata": {"name": "b", "uid": "1", "deletionTimestamp": "t", "finalizers": ["a/b", "c/d"]}});
-        let errors: Vec<String> = validate_update(&old, &new).iter().map(ToString::to_string).collect();
         assert_eq!(
-            errors,
+            words(&validate_update(&old, &new)),
             [
                 "metadata.finalizers: Forbidden: no new finalizers can be added if the object is being deleted, found \
                  new finalizers []string{\"c/d\"}",

@@ -3,10 +3,7 @@
 use serde_json::{Value, json};
 
 use super::*;
-
-fn words(errors: &[FieldError]) -> Vec<String> {
-    errors.iter().map(ToString::to_string).collect()
-}
+use crate::error::words;
 
 fn meta() -> Value {
     json!({"name": "x", "namespace": "n", "resourceVersion": "1"})

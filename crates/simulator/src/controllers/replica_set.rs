@@ -124,7 +124,7 @@ fn pod_groups(view: &View, set: &ReplicaSet) -> HashMap<String, usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::controllers::testing::{at, deleted, owned_pod, set_status, view};
+    use crate::controllers::testing::{at, created, deleted, owned_pod, set_status, view};
     use serde_json::Value;
 
     fn set(replicas: i64) -> Value {
@@ -147,14 +147,7 @@ mod tests {
     #[test]
     fn missing_pods_are_made_from_the_template() {
         let plan = plan(&[set(2), pod("a", |_| {}), pod("b", |p| p["status"]["phase"] = "Failed".into())]);
-        let made: Vec<&Value> = plan
-            .actions
-            .iter()
-            .filter_map(|action| match action {
-                Action::Create { object, .. } => Some(object),
-                _ => None,
-            })
-            .collect();
+        let made = created(&plan);
         assert_eq!(made.len(), 1, "a pod that has failed does not count");
         assert_eq!(made[0]["metadata"]["labels"]["app"], "web");
         assert_eq!(made[0]["metadata"]["ownerReferences"][0]["uid"], "set");
@@ -229,7 +222,7 @@ mod tests {
                 if target.name == "a" && patch["metadata"]["ownerReferences"][0]["$patch"] == "delete")
         });
         assert!(let_go);
-        assert_eq!(crate::controllers::testing::created(&plan).len(), 1);
+        assert_eq!(created(&plan).len(), 1);
     }
 
     #[test]

@@ -76,6 +76,12 @@ pub(crate) fn node(name: &str) -> Value {
     })
 }
 
+pub(crate) fn changed_node(name: &str, change: impl FnOnce(&mut Value)) -> Value {
+    let mut node = node(name);
+    change(&mut node);
+    node
+}
+
 /// The names of what is deleted, in order.
 pub(crate) fn deleted(plan: &Plan) -> Vec<&str> {
     fn name(action: &Action) -> Option<&str> {

@@ -1,7 +1,7 @@
 //! What the scheduler chooses, and what it says when it cannot.
 
 use super::*;
-use crate::controllers::testing::{at, node, pod, view};
+use crate::controllers::testing::{at, changed_node, node, pod, view};
 use serde_json::{Value, json};
 
 fn waiting(change: impl FnOnce(&mut Value)) -> Value {
@@ -23,12 +23,6 @@ fn outcome(objects: &[Value]) -> String {
     }
 }
 
-fn changed(name: &str, change: impl FnOnce(&mut Value)) -> Value {
-    let mut node = node(name);
-    change(&mut node);
-    node
-}
-
 #[test]
 fn the_least_used_node_wins() {
     let mut busy = pod("q", "a");
@@ -38,12 +32,12 @@ fn the_least_used_node_wins() {
 
 #[test]
 fn each_rule_against_a_node_is_counted_in_the_reason() {
-    let cordoned = changed("a", |node| node["spec"]["unschedulable"] = true.into());
-    let tainted = changed("b", |node| {
+    let cordoned = changed_node("a", |node| node["spec"]["unschedulable"] = true.into());
+    let tainted = changed_node("b", |node| {
         node["spec"]["taints"] = json!([{"key": "k", "value": "v", "effect": "NoSchedule"}])
     });
-    let small = changed("c", |node| node["status"]["allocatable"]["cpu"] = "100m".into());
-    let full = changed("d", |node| node["status"]["allocatable"]["pods"] = "0".into());
+    let small = changed_node("c", |node| node["status"]["allocatable"]["cpu"] = "100m".into());
+    let full = changed_node("d", |node| node["status"]["allocatable"]["pods"] = "0".into());
     let big = waiting(|pod| pod["spec"]["containers"][0]["resources"] = json!({"requests": {"cpu": "2"}}));
     assert_eq!(
         outcome(&[cordoned, tainted, small, full, big]),
@@ -55,7 +49,7 @@ fn each_rule_against_a_node_is_counted_in_the_reason() {
 
 #[test]
 fn selectors_and_required_affinity_must_match() {
-    let blue = changed("b", |node| node["metadata"]["labels"]["color"] = "blue".into());
+    let blue = changed_node("b", |node| node["metadata"]["labels"]["color"] = "blue".into());
     let nodes = [node("a"), blue];
     let with = |spec: Value| {
         let pod = waiting(|pod| {
@@ -137,7 +131,7 @@ fn waiting_with(spec: Value) -> Value {
 
 /// A node in a zone.
 fn in_zone(name: &str, zone: &str) -> Value {
-    changed(name, |node| node["metadata"]["labels"]["zone"] = zone.into())
+    changed_node(name, |node| node["metadata"]["labels"]["zone"] = zone.into())
 }
 
 fn spread(when: &str, more: Value) -> Value {
@@ -198,7 +192,7 @@ fn match_label_keys_narrow_the_pods_that_are_counted() {
     new["metadata"]["labels"]["hash"] = "2".into();
     let nodes = [
         in_zone("a", "x"),
-        changed("b", |node| {
+        changed_node("b", |node| {
             node["metadata"]["labels"]["zone"] = "y".into();
             node["status"]["allocatable"]["pods"] = "0".into();
         }),
@@ -257,7 +251,7 @@ fn a_pod_that_names_its_node_is_told_about_that_one() {
         }}}}),
     );
     assert_eq!(outcome(&[node("a"), node("b"), named.clone()]), "a");
-    let cordoned = changed("a", |node| node["spec"]["unschedulable"] = true.into());
+    let cordoned = changed_node("a", |node| node["spec"]["unschedulable"] = true.into());
     assert_eq!(
         outcome(&[cordoned, node("b"), node("c"), named]),
         format!(

@@ -19,7 +19,7 @@ fn evaluate(user: &str, variables: &[(&str, &str)], source: &str) -> Result<Valu
     let expression = Expression::compile(source, &declared, &[]);
     let mut case = Case::create();
     case.user.name = user.to_string();
-    let request = case.request(&Cluster);
+    let request = case.request(&Cluster::ONE_VERSION);
     let params = json!({"data": {"n1": "100"}});
     let inputs = Inputs {
         request: &request,

@@ -6,41 +6,12 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::admission::mutate;
-use crate::admission::request::{Lookup, Request};
-use crate::admission::tests::{Case, URL, configuration, patching, respond, webhook};
+use crate::admission::request::Request;
+use crate::admission::tests::{Case, Cluster, URL, configuration, patching, respond, webhook};
 use crate::admission::webhooks::Webhooks;
 use crate::admission::{Caller, in_process};
-use crate::auth::Rbac;
-use crate::kinds;
 
-/// Serves config maps in two versions.
-struct TwoVersions;
-
-impl Lookup for TwoVersions {
-    fn namespace(&self, name: &str) -> Option<Value> {
-        Some(json!({"metadata": {"name": name}}))
-    }
-
-    fn rbac(&self) -> Arc<Rbac> {
-        Arc::default()
-    }
-
-    fn kind(&self, _: &str, _: &str) -> Option<Arc<kinds::Kind>> {
-        None
-    }
-
-    fn versions(&self, _: &str, _: &str) -> Vec<String> {
-        vec!["v1".into(), "v2".into()]
-    }
-
-    fn object(&self, _: &kinds::Kind, _: &str, _: &str) -> Option<Value> {
-        None
-    }
-
-    fn objects(&self, _: &kinds::Kind, _: Option<&str>) -> Vec<Value> {
-        Vec::new()
-    }
-}
+const TWO_VERSIONS: Cluster = Cluster(&["v1", "v2"]);
 
 fn policy(version: &str, match_policy: &str, spec: Value) -> Value {
     let rule = json!({"apiGroups": [""], "apiVersions": [version], "operations": ["CREATE"], "resources": ["configmaps"]});
@@ -61,7 +32,7 @@ fn an_equivalent_request_is_judged_in_the_version_that_the_policy_names() {
             {"expression": "false", "messageExpression": "object.apiVersion + ' ' + request.resource.version + ' ' + request.requestResource.version"}
         ]});
         let policies = ValidatingPolicies::compile(&[policy(version, match_policy, spec)], &[binding()]);
-        let request: Request<'_> = case.request(&TwoVersions);
+        let request: Request<'_> = case.request(&TWO_VERSIONS);
         let denied = policies.validate(&request, &case.object, &mut Vec::new());
         denied.err().map(|error| error.message.rsplit(": ").next().unwrap_or_default().to_string())
     };
@@ -90,7 +61,7 @@ async fn noted(reinvocation: &str) -> Value {
     let case = Case::create();
     let mut object = case.object.clone();
     let target = Target { schema: None, default: &|_| () };
-    let request = case.request(&TwoVersions);
+    let request = case.request(&TWO_VERSIONS);
     mutate(&policies, &webhooks, &request, &mut object, &target, &mut Vec::new()).await.unwrap();
     object["data"].take()
 }
@@ -112,7 +83,7 @@ async fn what_has_no_schema_cannot_be_merged() {
     let case = Case::create();
     let mut object = case.object.clone();
     let target = Target { schema: None, default: &|_| () };
-    let request = case.request(&TwoVersions);
+    let request = case.request(&TWO_VERSIONS);
     let refused = mutate(&policies, &webhooks, &request, &mut object, &target, &mut Vec::new()).await;
     let message = "policy 'p' with binding 'b' denied request: error applying patch: the kind has no schema";
     assert_eq!(refused.unwrap_err().message, message);

@@ -38,8 +38,12 @@ pub(super) fn configuration(name: &str, webhooks: &[Value]) -> Value {
     json!({"metadata": {"name": name}, "webhooks": webhooks})
 }
 
-/// Has the namespace `default`, and lets bob do everything.
-pub(super) struct Cluster;
+/// Has the namespace `default`, serves every kind in these versions, and lets bob do everything.
+pub(super) struct Cluster(pub(super) &'static [&'static str]);
+
+impl Cluster {
+    pub(super) const ONE_VERSION: Self = Self(&["v1"]);
+}
 
 impl Lookup for Cluster {
     fn namespace(&self, name: &str) -> Option<Value> {
@@ -58,7 +62,7 @@ impl Lookup for Cluster {
     }
 
     fn versions(&self, _: &str, _: &str) -> Vec<String> {
-        vec!["v1".into()]
+        self.0.iter().map(ToString::to_string).collect()
     }
 
     fn object(&self, _: &crate::kinds::Kind, _: &str, _: &str) -> Option<Value> {
@@ -126,26 +130,18 @@ impl Case {
     }
 
     async fn mutate(&mut self, webhooks: &Webhooks) -> ApiResult<Vec<String>> {
-        let request = Request {
-            attributes: &self.attributes,
-            user: &self.user,
-            kind: &self.kind,
-            operation: self.operation,
-            old: self.old.as_ref(),
-            options: &self.options,
-            dry_run: self.dry_run,
-            lookup: &Cluster,
-        };
+        let mut object = std::mem::take(&mut self.object);
         let mut warnings = Vec::new();
         let target = Target { schema: None, default: &|_| () };
         let none = MutatingPolicies::default();
-        super::mutate(&none, webhooks, &request, &mut self.object, &target, &mut warnings)
-            .await
-            .map(|()| warnings)
+        let request = self.request(&Cluster::ONE_VERSION);
+        let result = super::mutate(&none, webhooks, &request, &mut object, &target, &mut warnings).await;
+        self.object = object;
+        result.map(|()| warnings)
     }
 
     async fn validate(&self, webhooks: &Webhooks) -> ApiResult<Vec<String>> {
-        let request = self.request(&Cluster);
+        let request = self.request(&Cluster::ONE_VERSION);
         let mut warnings = Vec::new();
         webhooks.validate(&request, &self.object, &mut warnings).await.map(|()| warnings)
     }
@@ -168,18 +164,20 @@ fn answering(response: Value) -> Endpoint {
 
 /// One validating webhook at this endpoint.
 fn one_validating(changes: Value, endpoint: Endpoint) -> Webhooks {
-    let caller = Caller::default();
-    caller.register_url(URL, endpoint);
-    let configuration = configuration("c", &[webhook("h.example.com", changes)]);
-    Webhooks::compile([], [&configuration], Arc::new(caller))
+    let (configuration, caller) = one_webhook(changes, endpoint);
+    Webhooks::compile([], [&configuration], caller)
 }
 
 /// One mutating webhook at this endpoint.
 fn one_mutating(changes: Value, endpoint: Endpoint) -> Webhooks {
+    let (configuration, caller) = one_webhook(changes, endpoint);
+    Webhooks::compile([&configuration], [], caller)
+}
+
+fn one_webhook(changes: Value, endpoint: Endpoint) -> (Value, Arc<Caller>) {
     let caller = Caller::default();
     caller.register_url(URL, endpoint);
-    let configuration = configuration("c", &[webhook("h.example.com", changes)]);
-    Webhooks::compile([&configuration], [], Arc::new(caller))
+    (configuration("c", &[webhook("h.example.com", changes)]), Arc::new(caller))
 }
 
 /// What has been called, in order.

@@ -8,11 +8,7 @@ mod rules;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::error::FieldError;
-
-fn words(errors: &[FieldError]) -> Vec<String> {
-    errors.iter().map(ToString::to_string).collect()
-}
+use crate::error::words;
 
 /// What a request does first: unknown fields and stray nulls go, defaults come. The paths of the unknown fields.
 fn decode(kind: &CustomKind, object: &mut Value) -> Vec<String> {

@@ -1,6 +1,6 @@
 use super::*;
 use crate::controllers::revisions::testing::revision_of;
-use crate::controllers::testing::{at, created, deleted, node, owned_pod, set_status, view};
+use crate::controllers::testing::{at, changed_node, created, deleted, node, owned_pod, set_status, view};
 use serde_json::Value;
 
 fn set() -> Value {
@@ -28,12 +28,6 @@ fn starting(mut pod: Value) -> Value {
     pod
 }
 
-fn changed(name: &str, change: impl FnOnce(&mut Value)) -> Value {
-    let mut node = node(name);
-    change(&mut node);
-    node
-}
-
 fn plan(objects: &[Value]) -> Plan {
     let all: Vec<Value> =
         [revision_of("DaemonSet", &set(), 1).0].into_iter().chain(objects.iter().cloned()).collect();
@@ -53,13 +47,13 @@ fn made_for(plan: &Plan) -> Vec<&str> {
 
 #[test]
 fn every_node_that_may_have_one_gets_one_cordoned_or_not() {
-    let cordoned = changed("b", |node| {
+    let cordoned = changed_node("b", |node| {
         node["spec"] = json!({"unschedulable": true, "taints": [
             {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"},
         ]});
     });
     let closed =
-        changed("c", |node| node["spec"]["taints"] = json!([{"key": "mine", "effect": "NoSchedule"}]));
+        changed_node("c", |node| node["spec"]["taints"] = json!([{"key": "mine", "effect": "NoSchedule"}]));
     assert_eq!(made_for(&plan(&[set(), node("a"), cordoned.clone(), closed.clone()])), ["a", "b"]);
     let mut tolerant = set();
     tolerant["spec"]["template"]["spec"]["tolerations"] = json!([{"operator": "Exists"}]);
@@ -69,7 +63,7 @@ fn every_node_that_may_have_one_gets_one_cordoned_or_not() {
 #[test]
 fn a_taint_drives_pods_off_only_if_it_says_no_execute() {
     let with = |effect: &str| {
-        changed("a", |node| node["spec"]["taints"] = json!([{"key": "mine", "effect": effect}]))
+        changed_node("a", |node| node["spec"]["taints"] = json!([{"key": "mine", "effect": effect}]))
     };
     assert_eq!(deleted(&plan(&[set(), with("NoSchedule"), pod("p", "a")])).len(), 0);
     assert_eq!(deleted(&plan(&[set(), with("NoExecute"), pod("p", "a")])), ["p"]);
@@ -118,7 +112,7 @@ fn with_surge_the_new_one_serves_before_the_old_one_goes() {
 #[test]
 fn pods_on_nodes_that_should_have_none_are_counted() {
     let closed =
-        changed("a", |node| node["spec"]["taints"] = json!([{"key": "mine", "effect": "NoSchedule"}]));
+        changed_node("a", |node| node["spec"]["taints"] = json!([{"key": "mine", "effect": "NoSchedule"}]));
     let status = set_status(&plan(&[set(), closed, pod("p", "a")]));
     assert_eq!((&status["numberMisscheduled"], &status["desiredNumberScheduled"]), (&json!(1), &Value::Null));
 }
