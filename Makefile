@@ -34,8 +34,9 @@ endif
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
+# Without -p, which would compile the dependencies with other features than `make test`.
 demo: toolchain ## what Usher does for pods, on an embedded cluster, in under a minute
-	$(CARGO) run --locked -p usher -- demo
+	$(CARGO) run --locked --bin usher -- demo
 
 test: toolchain ## all tests that need Rust and a C linker only
 	hack/test

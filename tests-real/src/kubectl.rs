@@ -1,11 +1,11 @@
 //! The real kubectl on a test cluster, embedded or real.
 
-use usher_tests::TestCluster;
 use anyhow::{Context, Result, bail};
 use std::path::PathBuf;
 use std::process::{Output, Stdio};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::process::{Child, ChildStdout, Command};
+use usher_tests::TestCluster;
 
 /// kubectl as the administrator, with a discovery cache of its own.
 pub struct Kubectl {

@@ -43,16 +43,19 @@ impl Stage {
     }
 }
 
+/// The control plane of a suite, once the first scenario has started it.
+type SharedStage = Arc<OnceCell<Stage>>;
+
 /// Control planes for suites: each starts for the first scenario of its suite, and ends when others need its place.
 #[derive(Default)]
 pub struct Stages {
-    recent: Mutex<VecDeque<(&'static str, Arc<OnceCell<Stage>>)>>,
+    recent: Mutex<VecDeque<(&'static str, SharedStage)>>,
     played: AtomicUsize,
     repeated: Mutex<Vec<String>>,
 }
 
 impl Stages {
-    fn stage(&self, suite: Suite) -> Arc<OnceCell<Stage>> {
+    fn stage(&self, suite: Suite) -> SharedStage {
         let mut recent = self.recent.lock();
         if let Some((_, stage)) = recent.iter().find(|(name, _)| *name == suite.name) {
             return stage.clone();
@@ -61,7 +64,7 @@ impl Stages {
             // The plane ends with the last scenario that plays on it.
             recent.pop_front();
         }
-        let stage = Arc::<OnceCell<Stage>>::default();
+        let stage = SharedStage::default();
         recent.push_back((suite.name, stage.clone()));
         stage
     }
@@ -71,10 +74,11 @@ impl Stages {
     /// # Errors
     /// It failed, or did not end as recorded.
     pub async fn check(&self, suite: Suite, scenario: &Scenario, recordings: &Recordings) -> Result<()> {
-        let (report, _) = self.play(suite, scenario, |report| {
-            ends_as_recorded(scenario, report, Suite::recording(recordings, scenario)?)
-        })
-        .await?;
+        let (report, _) = self
+            .play(suite, scenario, |report| {
+                ends_as_recorded(scenario, report, Suite::recording(recordings, scenario)?)
+            })
+            .await?;
         ends_as_recorded(scenario, &report, Suite::recording(recordings, scenario)?)
     }
 
@@ -85,8 +89,7 @@ impl Stages {
     pub async fn record(&self, suite: Suite, scenario: &Scenario) -> Result<()> {
         static FILES: Mutex<()> = Mutex::new(());
         let (report, server) = self.play(suite, scenario, |_| Ok(())).await?;
-        let recording =
-            Recording { server, scenario: scenario.fingerprint.clone(), outcome: report.outcome };
+        let recording = Recording { server, scenario: scenario.fingerprint.clone(), outcome: report.outcome };
         let _alone = FILES.lock();
         let mut recorded = recorded::load(&suite.folder(), &scenario.topic)?;
         let wanted = suite.scenarios()?;
@@ -163,7 +166,7 @@ mod tests {
 
     #[test]
     fn more_repetitions_than_one_in_fifty_fail_the_run() {
-        let repeated = vec!["web".to_owned(), "db".to_owned(), "job".to_owned()];
+        let repeated = ["web", "db", "job"].map(str::to_owned);
         for (played, allowed) in [(1, 1), (50, 1), (126, 2)] {
             assert!(summary(&repeated[..allowed], played).is_ok(), "{allowed} of {played}");
             let refused = summary(&repeated[..=allowed], played).unwrap_err();

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use anyhow::Result;
 use usher_tests::cluster::ADMIN;
 use usher_tests::counted::{Calls, counted};
-use usher_tests::scenario::{ClusterUnderTest, migration};
 use usher_tests::scenario::beside::{self, Controllers, Usher};
+use usher_tests::scenario::{ClusterUnderTest, migration};
 use usher_tests::{TestCluster, crds, manifests};
 use usher_webhook::configurations::NAMESPACE;
 

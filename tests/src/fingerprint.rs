@@ -45,7 +45,8 @@ mod tests {
         let read = |text: &str| of(&serde_json::from_str(text).unwrap());
         let one = read(r#"{"a": [1, 2], "b": "x"}"#);
         assert_eq!(one, read(r#"{"b": "x", "a": [1, 2]}"#));
-        for other in [r#"{"a": [2, 1], "b": "x"}"#, r#"{"a": [12], "b": "x"}"#, r#"{"a": [1, 2], "b": "y"}"#] {
+        for other in [r#"{"a": [2, 1], "b": "x"}"#, r#"{"a": [12], "b": "x"}"#, r#"{"a": [1, 2], "b": "y"}"#]
+        {
             assert_ne!(one, read(other), "{other}");
         }
         assert_ne!(of(&json!("1")), of(&json!(1)));

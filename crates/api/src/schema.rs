@@ -56,8 +56,7 @@ fn requirements(description: &str, operators: &[&str], values: &str) -> Value {
 /// A node selector needs a term and known operators; a typo must not become a selector that matches nothing.
 pub fn node_selector(_: &mut SchemaGenerator) -> Schema {
     let operators = ["In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"];
-    let values =
-        "At least one value for In and NotIn, one whole number for Gt and Lt, none for Exists and DoesNotExist.";
+    let values = "At least one value for In and NotIn, one whole number for Gt and Lt, none for Exists and DoesNotExist.";
     json_schema!({
         "type": "object",
         "required": ["nodeSelectorTerms"],

@@ -13,12 +13,12 @@ use anyhow::{Context as _, Result, ensure};
 use futures::future::try_join_all;
 use serde_json::{Value, json};
 use usher_tests::TestCluster;
-use usher_tests_real::kubectl::{Kubectl, Printed};
 use usher_tests::living::{BUDGETS, DEPLOYMENTS, NODES, PODS, node, workload};
 use usher_tests::maintenances::{MAINTENANCES, is_drained, of_label};
 use usher_tests::scenario::ClusterUnderTest;
 use usher_tests::scenario::beside::Controllers;
 use usher_tests_real::RealCluster as _;
+use usher_tests_real::kubectl::{Kubectl, Printed};
 
 use crate::availability::{Fewest, items, watch_available};
 use crate::report::{Figure, Report};

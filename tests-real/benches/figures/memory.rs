@@ -10,7 +10,6 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use embedded_apiserver::{Cluster, Options};
-use futures::future::pending;
 use http::{Method, header};
 use http_body_util::{BodyExt as _, Full};
 use hyper::body::Bytes;
@@ -22,7 +21,7 @@ use usher_api::names::MANAGER_NAMESPACE;
 use usher_api::workloads::BundledInterceptor;
 use usher_apply::Clock;
 use usher_controllers::metrics::Metrics;
-use usher_controllers::{Controller, Controllers};
+use usher_controllers::{Context, Controller, Controllers};
 use usher_tests::crds;
 use usher_tests::living::{DAEMON_SETS, NODES, node, workload};
 use usher_tests::requests::DRAIN;
@@ -277,14 +276,15 @@ pub async fn control(url: &str) -> Result<()> {
     let metrics = Metrics::new(Clock::system());
     let synced = Arc::new(AtomicBool::new(false));
     let tell = synced.clone();
-    let observers = metrics.observers(move |controller| {
+    let on_synced = Arc::new(move |controller| {
         if controller == Controller::EvictionRequests {
             tell.store(true, Ordering::Release);
         }
     });
+    let context = Context { metrics: metrics.clone(), ..Context::new(client, Clock::system()) };
     let begun = Instant::now();
     let all = Controllers::with(&BundledInterceptor::ALL);
-    let controllers = tokio::spawn(all.run_until(client, Clock::system(), &observers, pending));
+    let controllers = tokio::spawn(all.run_until(&context, on_synced));
     until(begun, || synced.load(Ordering::Acquire)).await?;
     // It has caught up when it has seen to all of them once, and nobody waits any more.
     let value = |name: &str| value_of(&metrics.text().unwrap_or_default(), name);

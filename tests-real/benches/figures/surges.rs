@@ -11,13 +11,13 @@ use usher_api::workloads::BundledInterceptor;
 use usher_apply::Clock;
 use usher_controllers::run_all;
 use usher_tests::counted::{counted, own_client};
-use usher_tests_real::kubectl::Kubectl;
 use usher_tests::living::{BUDGETS, DEPLOYMENTS, Living, NODES, PODS, TIMES, node, workload};
 use usher_tests::maintenances::{MAINTENANCES, of_nodes};
 use usher_tests::requests::{DRAIN, REQUESTS};
 use usher_tests::scenario::beside::answer_inside;
 use usher_tests::{TestCluster, crds};
 use usher_tests_real::RealCluster as _;
+use usher_tests_real::kubectl::Kubectl;
 
 use crate::availability::{Fewest, items, watch_available};
 use crate::report::{Figure, Report};

@@ -17,7 +17,10 @@ async fn the_real_server_is_understood_as_well() {
     let client = cluster.client(ADMIN).unwrap();
     for line in ["requests", "requests -w"] {
         let missing = usher(&client, line).await.error();
-        assert!(missing.starts_with("Usher is not installed in this cluster, which knows no "), "{line}: {missing}");
+        assert!(
+            missing.starts_with("Usher is not installed in this cluster, which knows no "),
+            "{line}: {missing}"
+        );
     }
     crds::install(&cluster).await.unwrap();
     everybody_is_heard(&client).await;
@@ -25,8 +28,7 @@ async fn the_real_server_is_understood_as_well() {
     assert!(explained.out.contains("Requested by  r0.example.com\n"), "{explained:?}");
     assert!(usher(&client, "explain nope").await.error().starts_with("pod \"nope\" is not in namespace"));
     assert!(usher(&client, "requests -l app=)").await.error().contains("is not understood"));
-    let controller =
-        tokio::spawn(eviction_request::run(client.clone(), Clock::system()));
+    let controller = tokio::spawn(eviction_request::run(client.clone(), Clock::system()));
     let waited = usher(&client, "evict many --wait").await;
     assert_eq!(waited.code(), 0, "{waited:?}");
     assert!(waited.out.ends_with("s\n") && waited.out.contains("the pod is gone after "), "{waited:?}");

@@ -15,10 +15,10 @@ use std::time::{Duration, Instant};
 use tokio::process::Command;
 use tokio::time::{sleep, timeout};
 use usher_tests::TestCluster;
-use usher_tests_real::kubectl::Kubectl;
 use usher_tests::scenario::ClusterUnderTest;
 use usher_tests::scenario::beside::Controllers;
 use usher_tests_real::RealCluster as _;
+use usher_tests_real::kubectl::Kubectl;
 
 /// So often client-go sends what is answered with Retry-After, before it shows the answer.
 const TRIES_OF_CLIENT_GO: usize = 11;
@@ -101,7 +101,8 @@ async fn karpenters_eviction_queue_drains_through_the_gateway_on_the_real_cluste
     let program = usher_testbed::drainers_path().await.unwrap();
     let plane = TestCluster::real_living().await.unwrap();
     let reached = ClusterUnderTest::of(&plane).unwrap();
-    let _usher = usher_tests_real::usher::start(Controllers::PatientEvictPolicy, &plane, &reached).await.unwrap();
+    let _usher =
+        usher_tests_real::usher::start(Controllers::PatientEvictPolicy, &plane, &reached).await.unwrap();
     fill(&plane).await;
     let waits = async {
         let failed = told_by_karpenter(&plane).await;

@@ -5,10 +5,10 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 use tokio::time::sleep;
 use usher_tests::TestCluster;
-use usher_tests_real::kubectl::Kubectl;
 use usher_tests::scenario::ClusterUnderTest;
 use usher_tests::scenario::beside::Controllers;
 use usher_tests_real::RealCluster as _;
+use usher_tests_real::kubectl::Kubectl;
 
 /// So many nodes are drained, each with a Deployment of one replica, and so many take its pods.
 const DRAINED: usize = 20;

@@ -4,11 +4,11 @@ use http::Method;
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 use tokio::time::sleep;
-use usher_tests_real::kubectl::Kubectl;
 use usher_tests::scenario::ClusterUnderTest;
 use usher_tests::scenario::beside::Controllers;
 use usher_tests::{Answer, Request, TestCluster};
 use usher_tests_real::RealCluster as _;
+use usher_tests_real::kubectl::Kubectl;
 
 const PODS: &str = "/api/v1/namespaces/default/pods";
 const DEPLOYMENTS: &str = "/apis/apps/v1/namespaces/default/deployments";

@@ -65,7 +65,8 @@ fn the_go_descheduler_still_says_what_it_said() {
 
 /// The policy lies in a temporary folder, whose name differs each time.
 fn without_folder(text: &str) -> String {
-    let part = |part: &str| if part.ends_with("/policy.yaml") { "policy.yaml".to_owned() } else { part.to_owned() };
+    let part =
+        |part: &str| if part.ends_with("/policy.yaml") { "policy.yaml".to_owned() } else { part.to_owned() };
     text.split('"').map(part).collect::<Vec<_>>().join("\"")
 }
 

@@ -22,7 +22,7 @@ pub fn archive(folder: &Path) -> PathBuf {
         println!("the image is {}", archive.display());
         return archive.into();
     }
-    let of_tests = || PathBuf::from(usher_tests_real::binaries::usher().unwrap());
+    let of_tests = || usher_tests_real::binaries::usher().unwrap();
     let binary = &std::env::var_os(BINARY).map_or_else(of_tests, PathBuf::from);
     println!("the image has the binary {}", binary.display());
     assert!(

@@ -8,8 +8,8 @@ use tokio::process::Command;
 use usher_testbed::RealNodes;
 use usher_testbed::real_nodes::{self, IMAGE};
 use usher_tests::TestCluster;
-use usher_tests_real::kubectl::Kubectl;
 use usher_tests_real::RealCluster as _;
+use usher_tests_real::kubectl::Kubectl;
 
 use crate::{Way, image};
 

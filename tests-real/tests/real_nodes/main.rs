@@ -20,14 +20,14 @@ use usher_cli::Environment;
 use usher_node_agent::agent::{self, Beside, Options};
 use usher_node_agent::folder::Folder;
 use usher_node_agent::kubelet::KubeletConfig;
+use usher_testbed::RealNodes;
 use usher_testbed::real_nodes::{self, IMAGE};
-use usher_testbed::{RealNodes};
 use usher_tests::TestCluster;
-use usher_tests_real::kubectl::Kubectl;
 use usher_tests::scenario::ClusterUnderTest;
 use usher_tests::scenario::beside::{self, Controllers};
 use usher_tests::typed::usher;
 use usher_tests_real::RealCluster as _;
+use usher_tests_real::kubectl::Kubectl;
 
 const NODES: usize = 2;
 const PATIENCE: Duration = Duration::from_secs(120);

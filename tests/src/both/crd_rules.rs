@@ -3,12 +3,12 @@
 #[path = "../../../crates/api/tests/rules/rule_cases.rs"]
 mod rule_cases;
 
+use crate::cluster::ADMIN;
+use crate::{Answer, Request, TestCluster, crds};
 use anyhow::{Result, bail};
 use futures::StreamExt;
 use rule_cases::RuleCase;
 use serde_json::{Value, json};
-use crate::cluster::ADMIN;
-use crate::{Answer, Request, TestCluster, crds};
 
 const EVICTION_REQUESTS: &str =
     "/apis/evictionrequest.coordination.k8s.io/v1alpha1/namespaces/default/evictionrequests";

@@ -6,6 +6,7 @@ use std::ops::Deref;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use crate::{Answer, Request, TestCluster, crds, manifests};
 use anyhow::Result;
 use futures::FutureExt as _;
 use futures::future::LocalBoxFuture;
@@ -17,7 +18,6 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 use usher_api::PodType;
 use usher_api::names::{SURGE_ANNOTATION, SURGE_LABEL};
 use usher_decide::snapshot::{Pod, PodOnWire};
-use crate::{Answer, Request, TestCluster, crds, manifests};
 
 mod evict_policy;
 
@@ -70,7 +70,8 @@ impl Servers {
 
     /// A server with these files or fewer, the one with most of them first. If no idle server will do, one of them ends and a new one starts.
     async fn take(&self, files: &[&str]) -> Server {
-        let fits = |server: &Server| server.installed.lock().iter().all(|file| files.contains(&file.as_str()));
+        let fits =
+            |server: &Server| server.installed.lock().iter().all(|file| files.contains(&file.as_str()));
         let fitting = {
             let mut idle = self.idle.lock();
             let best = idle

@@ -1,7 +1,7 @@
 //! An object that is larger than etcd takes is refused alike on both clusters, and what was there stays.
 
-use serde_json::{Value, json};
 use crate::{TestCluster, crds};
+use serde_json::{Value, json};
 
 const NODE_MAINTENANCES: &str = "/apis/nodemaintenance.k8s.io/v1alpha1/nodemaintenances";
 

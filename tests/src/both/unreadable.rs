@@ -3,6 +3,9 @@
 
 use std::time::{Duration, Instant};
 
+use crate::cluster::ADMIN;
+use crate::hostile::{LAST_SECOND, places, values};
+use crate::{Request, TestCluster, crds};
 use http::Method;
 use serde_json::{Value, json};
 use usher_api::lenient::Lenient;
@@ -14,9 +17,6 @@ use usher_decide::snapshot::{
     DeploymentOnWire, Maintenance, Namespace, NamespaceOnWire, Node, NodeOnWire, Pod, PodOnWire, ReplicaSet,
     ReplicaSetOnWire, Request as EvictionRequestView, RequestOnWire, StatefulSet, StatefulSetOnWire,
 };
-use crate::cluster::ADMIN;
-use crate::hostile::{LAST_SECOND, places, values};
-use crate::{Request, TestCluster, crds};
 
 struct Kind {
     name: &'static str,

@@ -1,13 +1,13 @@
 //! Admission webhooks, written once and asked by both API servers: the same requests, the same answers.
 
+use crate::webhook_server::WebhookServer;
+use crate::{Answer, TestCluster};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use futures::FutureExt;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
-use crate::webhook_server::WebhookServer;
-use crate::{Answer, TestCluster};
 
 const CONFIGURATIONS: &str = "/apis/admissionregistration.k8s.io/v1";
 

@@ -47,7 +47,11 @@ pub fn header() -> String {
 /// Another version of the Go descheduler was asked.
 pub fn without_header(text: &str) -> Result<&str> {
     let (first, rest) = text.split_once('\n').unwrap_or((text, ""));
-    ensure!(first == header(), "{first:?} was asked, but the testbed builds {:?}: run `make record`", header());
+    ensure!(
+        first == header(),
+        "{first:?} was asked, but the testbed builds {:?}: run `make record`",
+        header()
+    );
     Ok(rest)
 }
 

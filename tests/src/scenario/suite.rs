@@ -31,7 +31,11 @@ pub struct Suite {
 pub const SUITES: [Suite; 7] = [
     Suite { name: "cluster", folder: "scenarios", controllers: None },
     Suite { name: "descheduler", folder: "scenarios-descheduler", controllers: Some(Controllers::All) },
-    Suite { name: "evict_policy", folder: "scenarios-evict-policy", controllers: Some(Controllers::EvictPolicy) },
+    Suite {
+        name: "evict_policy",
+        folder: "scenarios-evict-policy",
+        controllers: Some(Controllers::EvictPolicy),
+    },
     Suite { name: "gateway", folder: "scenarios-gateway", controllers: Some(Controllers::Gateway) },
     Suite {
         name: "maintenances",

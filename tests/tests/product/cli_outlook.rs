@@ -4,9 +4,7 @@
 use serde_json::{Value, json};
 use usher_api::workloads::BundledInterceptor;
 use usher_cli::Ending;
-use usher_tests::living::{
-    BUDGETS, DAEMON_SETS, DEPLOYMENTS, NODES, PODS, bare_pod, template, workload,
-};
+use usher_tests::living::{BUDGETS, DAEMON_SETS, DEPLOYMENTS, NODES, PODS, bare_pod, template, workload};
 use usher_tests::maintenances::{MAINTENANCES, Scene, is_drained, of_nodes};
 use usher_tests::requests::REQUESTS;
 use usher_tests::scenario::beside::answer_inside;

@@ -11,7 +11,6 @@ use usher_tests::descheduling::recordings::{self, Recording, SEEDS};
 use usher_tests::descheduling::verdict::Verdict;
 use usher_tests::descheduling::{Snapshot, Subject, each_subject, fixed_now, subjects};
 
-
 fn say(line: &str) {
     // Not println, which the test harness swallows in tests that pass.
     let _ = writeln!(std::io::stderr(), "{line}");

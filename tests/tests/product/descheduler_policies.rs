@@ -11,7 +11,8 @@ fn policies_that_the_go_descheduler_refuses_are_refused() {
     for case in policy_cases::load().unwrap() {
         let ours = Policy::read(&case.policy());
         let says = |errors: &dyn std::fmt::Display| errors.to_string().replace('\n', " ");
-        let (fingerprint, go) = recorded.get(&case.name).unwrap_or_else(|| panic!("{} is not recorded", case.name));
+        let (fingerprint, go) =
+            recorded.get(&case.name).unwrap_or_else(|| panic!("{} is not recorded", case.name));
         let current = case.fingerprint();
         assert_eq!(*fingerprint, current, "the recording of {} is out of date: run `make record`", case.name);
         match (go == "accepted", &ours, &case.stricter) {

@@ -34,9 +34,10 @@ fn main() -> ExitCode {
         ),
     ];
     for suite in SUITES {
-        tests.push(test(&format!("{}::every_scenario_is_recorded_and_nothing_else", suite.name), move || {
-            suite.is_recorded()
-        }));
+        tests
+            .push(test(&format!("{}::every_scenario_is_recorded_and_nothing_else", suite.name), move || {
+                suite.is_recorded()
+            }));
         // A file that cannot be read fails once, and names the place.
         match suite.scenarios().and_then(|scenarios| Ok((scenarios, Arc::new(suite.recordings()?)))) {
             Ok((scenarios, recordings)) => {

@@ -7,13 +7,13 @@ use anyhow::{Context as _, Result, ensure};
 use futures::stream::{self, StreamExt as _, TryStreamExt as _};
 use serde_json::{Value, json};
 use usher_apply::Clock;
-use usher_controllers::eviction_request::{self, Nobody};
+use usher_controllers::eviction_request;
 use usher_tests::counted::{counted, own_client};
-use usher_tests_real::kubectl::Kubectl;
 use usher_tests::living::{NODES, PODS, node};
 use usher_tests::requests::{DRAIN, REQUESTS};
 use usher_tests::{TestCluster, crds};
 use usher_tests_real::RealCluster as _;
+use usher_tests_real::kubectl::Kubectl;
 
 use crate::report::{Figure, Report};
 
@@ -33,7 +33,7 @@ pub async fn measure(report: &mut Report) -> Result<()> {
     cluster.created(NODES, &node).await?;
     let kubectl = Kubectl::new(&cluster).await?;
     let (client, calls) = counted(own_client(&cluster).await?);
-    let controller = tokio::spawn(eviction_request::run(client, Clock::system(), Box::new(Nobody)));
+    let controller = tokio::spawn(eviction_request::run(client, Clock::system()));
     let [mut requested, mut bare, mut drained] = [Duration::ZERO; 3];
     for round in 1..=ROUNDS {
         let pods = make_pods(&cluster).await?;

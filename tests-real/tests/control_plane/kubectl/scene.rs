@@ -1,8 +1,8 @@
 //! What the scenarios start from: a cluster, kubectl on it, and hands that play kubelet and controllers.
 
 use serde_json::{Value, json};
-use usher_tests_real::kubectl::Kubectl;
 use usher_tests::{Answer, TestCluster};
+use usher_tests_real::kubectl::Kubectl;
 
 pub const PODS: &str = "/api/v1/namespaces/default/pods";
 pub const MAPS: &str = "/api/v1/namespaces/default/configmaps";

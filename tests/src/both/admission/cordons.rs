@@ -1,9 +1,9 @@
 //! Nodes that a maintenance holds: who cordons or uncordons them is warned, and never refused.
 
 use super::scene::{ADMIN, Scene, expect};
+use crate::{Answer, Request};
 use http::Method;
 use serde_json::{Value, json};
-use crate::{Answer, Request};
 
 const NODE: &str = "/api/v1/nodes/m1";
 pub const HELD_BY: &str = "nodemaintenance.k8s.io/held-by";

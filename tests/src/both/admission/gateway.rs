@@ -1,12 +1,12 @@
 //! Plain evictions on both clusters, by callers of different rights: what becomes of them, and what is written for them.
 
+use crate::typed::cells;
+use crate::{Answer, TestCluster, typed};
 use http::Method;
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 use usher_api::gateway::GatewayMode;
 use usher_cli::Environment;
-use crate::typed::cells;
-use crate::{Answer, TestCluster, typed};
 use usher_webhook::GatewayOptions;
 use usher_webhook::configurations::NAMESPACE;
 

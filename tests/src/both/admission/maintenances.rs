@@ -1,9 +1,9 @@
 //! Node maintenances: the same callers, the same answers on both clusters.
 
 use super::scene::{ADMIN, EDITOR, NOBODY, Scene, VIEWER, expect};
+use crate::Answer;
 use http::Method;
 use serde_json::{Value, json};
-use crate::Answer;
 
 pub const MAINTENANCES: &str = "/apis/nodemaintenance.k8s.io/v1alpha1/nodemaintenances";
 const RBAC: &str = "/apis/rbac.authorization.k8s.io/v1";

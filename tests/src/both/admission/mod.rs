@@ -9,9 +9,9 @@ mod pods;
 pub mod requests;
 pub mod scene;
 
+use crate::TestCluster;
 use scene::{Scene, Webhook};
 use serde_json::json;
-use crate::TestCluster;
 
 /// All tables, and what `also` asks in addition while the webhook answers.
 pub async fn admission_decides(cluster: TestCluster, also: impl AsyncFnOnce(&Scene)) {

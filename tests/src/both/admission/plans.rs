@@ -2,9 +2,9 @@
 
 use super::maintenances::{MAINTENANCES, of_names};
 use super::scene::{ADMIN, Scene, expect};
+use crate::{Answer, Request};
 use http::Method;
 use serde_json::{Value, json};
-use crate::{Answer, Request};
 
 /// Plans as people write them.
 pub fn plans() -> Vec<(&'static str, Value)> {

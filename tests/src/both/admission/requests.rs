@@ -1,11 +1,11 @@
 //! Eviction requests: the tables of the verdicts, by way of an API server.
 
 use super::scene::{ADMIN, EDITOR, NOBODY, SHOP, Scene, VIEWER, Webhook, expect, pods, requests};
+use crate::{Request, manifests};
 use http::Method;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 use usher_api::names::REQUESTER_FINALIZER_PREFIX;
-use crate::{Request, manifests};
 
 fn with(mut request: Value, pointer: &str, field: &str, value: Value) -> Value {
     request.pointer_mut(pointer).unwrap()[field] = value;

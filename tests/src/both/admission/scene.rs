@@ -1,5 +1,6 @@
 //! A cluster with the definitions installed, the webhook serving on loopback, and callers with different rights.
 
+use crate::{Answer, Request, TestCluster, crds};
 use http::Method;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
@@ -12,7 +13,6 @@ use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use usher_api::gateway::GatewayMode;
 use usher_api::names::{INTERCEPTOR_ANNOTATION_PREFIX, REQUESTER_FINALIZER_PREFIX};
-use crate::{Answer, Request, TestCluster, crds};
 use usher_webhook::configurations::{self, NAMESPACE, SECRET, Target};
 use usher_webhook::{Admission, Clock, GatewayOptions, Keeper, ServingCertificate};
 

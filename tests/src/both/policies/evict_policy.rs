@@ -82,7 +82,6 @@ pub async fn an_evict_policy_is_one_of_two_words_wherever_it_is_written(servers:
 pub async fn that_a_pod_is_wanted_gone_is_the_managers_to_say(servers: &Servers) {
     let scene = Scene::new(servers, &["policies.yaml", "evict-policy/role.yaml"]).await;
     scene
-        
         .role(
             "patcher",
             &json!([{"apiGroups": [""], "resources": ["pods", "pods/status"], "verbs": ["get", "patch"]}]),

@@ -9,7 +9,9 @@ pub enum Traces {}
 impl Traces {
     /// An error that says how to get traces.
     pub fn start(_: &Uri) -> anyhow::Result<Self> {
-        anyhow::bail!("this build of usher sends no traces: build it with --features traces, or leave out --otlp-endpoint")
+        anyhow::bail!(
+            "this build of usher sends no traces: build it with --features traces, or leave out --otlp-endpoint"
+        )
     }
 
     pub fn layer(&self) -> Identity {
