@@ -7,7 +7,7 @@ use kube::{Api, Client};
 use serde_json::json;
 use usher_api::NodeMaintenance;
 use usher_decide::admission::node_cordon::{CordonOutcome, outcome};
-use usher_decide::snapshot::Node;
+use usher_decide::snapshot::{Node, NodeOnWire};
 
 use crate::arguments::Connection;
 use crate::ask::FIELD_MANAGER;
@@ -73,7 +73,7 @@ async fn each(
     streams: Streams<'_>,
 ) -> Result<Ending, Error> {
     let all = wanted.read(client).await?.nodes;
-    let nodes: Api<Read<k8s_openapi::api::core::v1::Node>> = Api::all(client.clone());
+    let nodes: Api<Read<NodeOnWire>> = Api::all(client.clone());
     let parameters = PatchParams { field_manager: Some(FIELD_MANAGER.to_string()), ..PatchParams::default() };
     let mut ending = Ending::Done;
     for node in wanted.among(&all)? {

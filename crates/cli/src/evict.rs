@@ -2,20 +2,19 @@
 
 use futures::StreamExt as _;
 use jiff::{SignedDuration, Timestamp};
-use k8s_openapi::api::core::v1::Pod as FullPod;
 use kube::{Api, Client, ResourceExt as _};
 use usher_api::EvictionRequest;
 use usher_api::names::requester_of;
 use usher_decide::eviction_request::message::GivenTurn;
 use usher_decide::eviction_request::{Turn, turn};
-use usher_decide::snapshot::Request;
+use usher_decide::snapshot::{Pod, PodOnWire, Request};
 use usher_decide::waiting_on::WaitingOn;
 use usher_forecast::request_state::obstacle;
 
 use crate::arguments::{self, Connection, DEFAULT_REQUESTER, PodArguments, Requester};
 use crate::ask::{Asked, PodTarget, ask};
 use crate::error::is_missing;
-use crate::explain::{slim_pod, slim_request};
+use crate::explain::slim_request;
 use crate::reading::Read;
 use crate::wait::{self, Hints, Subject};
 use crate::world::list;
@@ -141,8 +140,8 @@ pub async fn find(
     client: &Client,
     namespace: &str,
     wanted: &PodArguments,
-) -> Result<Vec<Result<FullPod, Error>>, Error> {
-    let pods: Api<Read<FullPod>> = Api::namespaced(client.clone(), namespace);
+) -> Result<Vec<Result<PodOnWire, Error>>, Error> {
+    let pods: Api<Read<PodOnWire>> = Api::namespaced(client.clone(), namespace);
     if let Some(selector) = &wanted.selector {
         let found = list(&pods, Some(selector)).await?;
         if found.is_empty() {
@@ -165,7 +164,7 @@ pub async fn find(
             Err(why) => Err(Error::from(why)),
         }
     });
-    let found: Vec<Result<Result<FullPod, Error>, Error>> =
+    let found: Vec<Result<Result<PodOnWire, Error>, Error>> =
         futures::stream::iter(found).buffered(AT_A_TIME).collect().await;
     found.into_iter().collect()
 }
@@ -181,7 +180,7 @@ struct EvictReport {
 async fn one(
     client: &Client,
     namespace: &str,
-    pod: &FullPod,
+    pod: &PodOnWire,
     arguments: &Arguments,
     now: Timestamp,
 ) -> (String, Result<EvictReport, Error>) {
@@ -193,7 +192,7 @@ async fn one(
 async fn ask_one(
     client: &Client,
     namespace: &str,
-    pod: &FullPod,
+    pod: &PodOnWire,
     arguments: &Arguments,
     now: Timestamp,
 ) -> Result<EvictReport, Error> {
@@ -203,7 +202,7 @@ async fn ask_one(
         uid: pod.uid().unwrap_or_default(),
     };
     let subject = Some(Subject::new(namespace, &target.name, &target.uid));
-    let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref()).unwrap_or_default();
+    let phase = pod.phase();
     if matches!(phase, "Succeeded" | "Failed") {
         return Ok(EvictReport {
             text: format!("has already ended ({phase})"),
@@ -217,7 +216,7 @@ async fn ask_one(
     let requester = &arguments.requester;
     let obstacle_to = |request: Option<&EvictionRequest>| {
         let request = request.and_then(slim_request);
-        obstacle(&slim_pod(pod)?, request.as_ref(), &requester.name, now)
+        obstacle(&Pod::from(pod.clone()), request.as_ref(), &requester.name, now)
     };
     if arguments.dry_run == Some(DryRun::Client) {
         let text = format!("eviction would be requested as {} (dry run)", requester.name);

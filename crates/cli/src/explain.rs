@@ -9,10 +9,11 @@ mod tests;
 mod text;
 
 use k8s_openapi::api::coordination::v1::Lease;
-use k8s_openapi::api::core::v1::{Event, Pod as FullPod};
+use k8s_openapi::api::core::v1::Event;
 use kube::api::ListParams;
 use kube::{Api, Client, ResourceExt as _};
 use usher_api::EvictionRequest;
+use usher_decide::snapshot::PodOnWire;
 use usher_forecast::request_state::Leader;
 
 use crate::arguments::{Connection, kind_and_name, pod_name};
@@ -24,7 +25,7 @@ use crate::output::{Structured, list_of};
 use crate::reading::{Read, exactly};
 use crate::world::{World, list};
 use crate::{Ending, Environment, Error, Streams};
-pub use explanation::{Explanation, PodFound, event_time, explain, slim_pod, slim_request};
+pub use explanation::{Explanation, PodFound, event_time, explain, slim_request};
 use stateful_set::SetFound;
 pub use stateful_set::UnavailableFacts;
 pub use text::advice;
@@ -216,7 +217,7 @@ fn subject(text: &str) -> Result<Subject, String> {
 }
 
 async fn find(client: &Client, namespace: &str, name: &str) -> Result<PodFound, Error> {
-    let pods: Api<Read<FullPod>> = Api::namespaced(client.clone(), namespace);
+    let pods: Api<Read<PodOnWire>> = Api::namespaced(client.clone(), namespace);
     let requests: Api<Read<EvictionRequest>> = Api::namespaced(client.clone(), namespace);
     let pod = match pods.get(name).await {
         Ok(pod) => Some(pod.wanted()?),

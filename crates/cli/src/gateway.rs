@@ -2,13 +2,12 @@
 
 use jiff::Timestamp;
 use k8s_openapi::api::admissionregistration::v1::{ValidatingWebhookConfiguration, WebhookClientConfig};
-use k8s_openapi::api::core::v1::Namespace;
 use kube::api::ListParams;
 use kube::{Api, Client, ResourceExt as _};
 use serde::Serialize;
 use usher_api::gateway::GatewayMode;
 use usher_api::names::{EVICTION_REQUEST_GROUP, GATEWAY_MODE_LABEL};
-use usher_decide::snapshot::{Pod, PodOnWire};
+use usher_decide::snapshot::{NamespaceOnWire, Pod, PodOnWire};
 
 use crate::arguments::Connection;
 use crate::error::is_code;
@@ -136,7 +135,7 @@ async fn read(client: &Client, now: Timestamp) -> Result<Status, Error> {
         let label = found.as_ref().and_then(|found| found.labels().get(GATEWAY_MODE_LABEL).cloned());
         label.unwrap_or_else(|| GatewayMode::Off.as_str().to_owned())
     });
-    let namespaces: Api<Read<Namespace>> = Api::all(client.clone());
+    let namespaces: Api<Read<NamespaceOnWire>> = Api::all(client.clone());
     let labelled = namespaces.list(&ListParams::default().labels(GATEWAY_MODE_LABEL)).await;
     let namespaces = permitted(labelled)?.map(|list| {
         let all = list.items.into_iter().filter_map(Read::object);

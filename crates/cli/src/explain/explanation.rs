@@ -1,7 +1,7 @@
 //! An explanation as data, made from what was found and the time.
 
 use jiff::{SignedDuration, Timestamp};
-use k8s_openapi::api::core::v1::{Event, Pod as FullPod};
+use k8s_openapi::api::core::v1::Event;
 use kube::ResourceExt as _;
 use serde::Serialize;
 use usher_api::{EvictionRequest, EvictionRequestCancellationPolicy as Policy, Interceptor, interceptors_of};
@@ -26,7 +26,7 @@ const EVENTS: usize = 8;
 pub struct PodFound {
     pub namespace: String,
     pub name: String,
-    pub pod: Option<FullPod>,
+    pub pod: Option<PodOnWire>,
     pub request: Option<EvictionRequest>,
     /// With the budgets of the namespace.
     pub world: World,
@@ -149,7 +149,7 @@ pub struct EventFacts {
 }
 
 pub fn explain(found: &PodFound, now: Timestamp) -> Explanation {
-    let pod = found.pod.as_ref().and_then(slim_pod);
+    let pod = found.pod.clone().map(Pod::from);
     let named = found.pod.as_ref().map(|pod| interceptors_of(pod.annotations()));
     let (named, invalid) = match named {
         Some(Ok(named)) => (named, Vec::new()),
@@ -169,7 +169,7 @@ pub fn explain(found: &PodFound, now: Timestamp) -> Explanation {
     let explanation = Explanation {
         namespace: found.namespace.clone(),
         name: found.name.clone(),
-        pod: found.pod.as_ref().zip(pod.as_ref()).map(|(full, pod)| pod_facts(full, pod)),
+        pod: found.pod.as_ref().zip(pod.as_ref()).map(|(read, pod)| pod_facts(read.phase(), pod)),
         request: asked.as_ref().map(request_facts),
         waiting_on: RequestWait::Nothing.facts(),
         waits: RequestWait::Nothing,
@@ -259,18 +259,13 @@ fn with_wait(explanation: Explanation, waits: RequestWait) -> Explanation {
     }
 }
 
-pub fn slim_pod(pod: &FullPod) -> Option<Pod> {
-    let value = serde_json::to_value(pod).ok()?;
-    serde_json::from_value::<PodOnWire>(value).ok().map(Pod::from)
-}
-
 pub fn slim_request(request: &EvictionRequest) -> Option<Request> {
-    let value = serde_json::to_value(request).ok()?;
-    serde_json::from_value::<RequestOnWire>(value).ok().map(Request::from)
+    let text = serde_json::to_string(request).ok()?;
+    serde_json::from_str::<RequestOnWire>(&text).ok().map(Request::from)
 }
 
 /// When it was asked for that the pod is deleted: its time of deletion is the end of its grace.
-fn deletion_began(pod: &FullPod) -> Option<Timestamp> {
+fn deletion_began(pod: &PodOnWire) -> Option<Timestamp> {
     let grace = SignedDuration::from_secs(pod.metadata.deletion_grace_period_seconds.unwrap_or(0));
     pod.metadata.deletion_timestamp.as_ref()?.0.checked_sub(grace).ok()
 }
@@ -295,12 +290,11 @@ fn facts(interceptor: Interceptor, turn: InterceptorState) -> InterceptorFacts {
     InterceptorFacts { class: interceptor_class, priority, role, turn }
 }
 
-fn pod_facts(full: &FullPod, pod: &Pod) -> PodFacts {
-    let phase = full.status.as_ref().and_then(|status| status.phase.clone());
+fn pod_facts(phase: &str, pod: &Pod) -> PodFacts {
     PodFacts {
         uid: pod.uid.to_string(),
         node: pod.node.to_string(),
-        phase: phase.unwrap_or_else(|| "Pending".to_string()),
+        phase: if phase.is_empty() { "Pending".to_string() } else { phase.to_string() },
         ready: pod.is_ready(),
         terminating_until: pod.deletion(),
         owner: pod.owner.as_ref().map(|owner| format!("{}/{}", owner.kind, owner.name)),

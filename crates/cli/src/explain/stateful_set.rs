@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::Pod as FullPod;
 use kube::{Api, Client, ResourceExt as _};
 use serde::Serialize;
 use usher_api::EvictionRequest;
@@ -35,7 +34,7 @@ pub struct UnavailableFacts {
 
 impl SetFound {
     /// The set of the pod, if its interceptor has the turn. Who may not read it gets an explanation without it.
-    pub async fn read(client: &Client, pod: &FullPod, request: &EvictionRequest) -> Option<Self> {
+    pub async fn read(client: &Client, pod: &PodOnWire, request: &EvictionRequest) -> Option<Self> {
         let has_turn = has_turn(&slim_request(request)?, STATEFUL_SET_CLASS);
         let is_set = |api_version: &str, kind: &str| {
             BundledInterceptor::of_owner(api_version, kind) == Some(BundledInterceptor::StatefulSet)

@@ -6,9 +6,9 @@ use jiff::Timestamp;
 use serde::Serialize;
 use usher_api::workloads::UnknownStrategy;
 use usher_decide::interceptors::surge::describe;
-use usher_decide::snapshot::{Autoscaler, Deployment};
+use usher_decide::snapshot::{Autoscaler, Deployment, Pod};
 
-use crate::explain::{PodFound, UnavailableFacts, slim_pod, slim_request};
+use crate::explain::{PodFound, UnavailableFacts, slim_request};
 use crate::explain_node::{Beside, Group, groups};
 
 /// What the explanation is made from.
@@ -65,7 +65,7 @@ pub struct DeploymentExplanation {
 
 pub fn explain(found: &DeploymentFound, now: Timestamp) -> DeploymentExplanation {
     let DeploymentFound { deployment, namespace_strategy, autoscaler, pods } = found;
-    let slim = pods.iter().filter_map(|found| slim_pod(found.pod.as_ref()?)).map(Arc::new);
+    let slim = pods.iter().filter_map(|found| found.pod.clone().map(Pod::from)).map(Arc::new);
     let requests = pods.iter().filter_map(|found| slim_request(found.request.as_ref()?)).map(Arc::new);
     let described =
         describe(deployment, namespace_strategy.as_deref(), autoscaler.as_ref(), slim, requests, now);

@@ -3,16 +3,14 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use k8s_openapi::api::apps::v1::Deployment as FullDeployment;
-use k8s_openapi::api::core::v1::Pod as FullPod;
 use kube::api::ListParams;
 use kube::core::Selector;
 use kube::{Api, Client, ResourceExt as _};
 use usher_api::EvictionRequest;
 use usher_api::names::HAND_OVER_ANNOTATION;
 use usher_decide::snapshot::{
-    Autoscaler, AutoscalerOnWire, Deployment, DeploymentOnWire, Namespace, NamespaceOnWire, ReplicaSet,
-    ReplicaSetOnWire,
+    Autoscaler, AutoscalerOnWire, Deployment, DeploymentOnWire, Namespace, NamespaceOnWire, PodOnWire,
+    ReplicaSet, ReplicaSetOnWire,
 };
 
 use super::explanation::DeploymentFound;
@@ -24,15 +22,14 @@ use crate::reading::{self, Read};
 use crate::world::{World, list, list_as, scoped};
 
 pub async fn find(client: &Client, namespace: &str, name: &str) -> Result<DeploymentFound, Error> {
-    let deployments: Api<Read<FullDeployment>> = scoped(client, Some(namespace));
+    let deployments: Api<Read<DeploymentOnWire>> = scoped(client, Some(namespace));
     let deployment = match deployments.get(name).await {
-        Ok(deployment) => deployment,
+        Ok(deployment) => deployment.wanted()?,
         Err(why) if is_missing(&why) => return Err(unknown(client, namespace, name).await?),
         Err(why) => return Err(why.into()),
     };
-    let selector = deployment.as_object().map(|it| it.spec.selector.clone());
-    let labels = selector.and_then(|selector| Selector::try_from(selector).ok()).map(|it| it.to_string());
-    let deployment = Deployment::from(deployment.again::<DeploymentOnWire>().wanted()?);
+    let labels = Selector::try_from(deployment.selector().clone()).ok().map(|it| it.to_string());
+    let deployment = Deployment::from(deployment);
     let pods = pods_of(client, &deployment, labels.as_deref()).await?;
     // Who may not read autoscalers or the namespace gets an explanation without them.
     let autoscalers: Vec<Autoscaler> =
@@ -60,8 +57,8 @@ async fn pods_of(
     let is_its = |set: &ReplicaSet| set.deployment.as_ref().is_some_and(|(_, uid)| *uid == deployment.uid);
     let sets: BTreeMap<Arc<str>, Arc<str>> =
         sets.into_iter().filter(is_its).map(|set| (set.uid, set.key.name.clone())).collect();
-    let pods: Vec<FullPod> = list(&scoped(client, Some(&namespace)), labels).await?;
-    let is_its = |pod: &FullPod| {
+    let pods: Vec<PodOnWire> = list(&scoped(client, Some(&namespace)), labels).await?;
+    let is_its = |pod: &PodOnWire| {
         let mut owners = pod.owner_references().iter().filter(|owner| owner.controller == Some(true));
         // Or they are to be handed over to one of them.
         let handed = pod.annotations().get(HAND_OVER_ANNOTATION);

@@ -7,11 +7,11 @@ use serde::Serialize;
 use usher_api::node_agent::NodeAgentMark;
 use usher_api::{DrainPlanEntry, NodeMaintenanceStage as Stage};
 use usher_decide::maintenance::waiting::{NodeWait, PodWait};
-use usher_decide::snapshot::{Maintenance, Node};
+use usher_decide::snapshot::{Maintenance, Node, Pod};
 use usher_forecast::node_state::{NodeDrain, Urgency, concerned, stage_started};
 
 use crate::Environment;
-use crate::explain::{self, Explanation, PodFound, slim_pod};
+use crate::explain::{self, Explanation, PodFound};
 use crate::request_text::{WaitText as _, WaitingOnFacts};
 use usher_forecast::request_state::{RequestWait, WaitCause};
 
@@ -191,7 +191,7 @@ fn group_of(found: &PodFound, beside: Beside<'_>, now: Timestamp) -> (GroupKey, 
     let is_late = explanation.manager.is_some() || explanation.waits.is_overdue(now);
     let urgency = Urgency::of(is_leaving, drain.is_some(), explanation.is_blocked, is_late);
     let not_asked = drain.filter(|_| urgency == Urgency::NotYet).map(|drain| {
-        found.pod.as_ref().and_then(slim_pod).map_or_else(|| drain.later(), |pod| drain.wait_of(&pod))
+        found.pod.clone().map(Pod::from).map_or_else(|| drain.later(), |pod| drain.wait_of(&pod))
     });
     // Of those that are not asked yet, only what will block them is told.
     let tells_cause = not_asked.is_none() || explanation.is_blocked;

@@ -4,13 +4,15 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
 use futures::stream::{self, StreamExt as _, TryStreamExt as _};
-use k8s_openapi::api::core::v1::{Node as FullNode, Pod as FullPod};
+use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::ListParams;
 use kube::{Api, Client, ResourceExt as _};
+use serde::Deserialize;
 use usher_api::names::NODE_AGENT_ANNOTATION;
 use usher_api::node_agent::NodeAgentMark;
-use usher_api::{EvictionRequest, NodeMaintenance};
-use usher_decide::snapshot::{Maintenance, NodeOnWire, Phase};
+use usher_api::{EvictionRequest, NodeMaintenance, stands_for};
+use usher_decide::snapshot::{Maintenance, NodeOnWire, Phase, PodOnWire};
 
 use super::explanation::NodeFound;
 use crate::Error;
@@ -24,8 +26,16 @@ const AT_ONCE: usize = 16;
 /// So many names are offered for one that is wrong.
 const OFFERED: usize = 3;
 
+/// The metadata of a node as the server sends it. What decisions look at leaves out who wrote which field.
+#[derive(Debug, Clone, Deserialize)]
+struct NodeMetadata {
+    metadata: ObjectMeta,
+}
+
+stands_for!(NodeMetadata, Node);
+
 pub async fn find(client: &Client, name: &str) -> Result<NodeFound, Error> {
-    let nodes: Api<Read<FullNode>> = Api::all(client.clone());
+    let nodes: Api<Read<NodeMetadata>> = Api::all(client.clone());
     let node = match nodes.get(name).await {
         Ok(node) => node,
         Err(why) if is_missing(&why) => return Err(unknown(client, name).await?),
@@ -43,13 +53,10 @@ pub async fn find(client: &Client, name: &str) -> Result<NodeFound, Error> {
 
 /// The pods that a drain waits for, each with its request and the budgets of its namespace.
 async fn pods_of(client: &Client, node: &str) -> Result<Vec<PodFound>, Error> {
-    let pods: Api<Read<FullPod>> = Api::all(client.clone());
+    let pods: Api<Read<PodOnWire>> = Api::all(client.clone());
     let pods = pods.list(&ListParams::default().fields(&format!("spec.nodeName={node}"))).await?;
-    let is_there = |pod: &FullPod| {
-        let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
-        !Phase::parse(phase.unwrap_or_default()).is_terminal()
-    };
-    let pods: Vec<FullPod> = pods.items.into_iter().filter_map(Read::object).filter(is_there).collect();
+    let is_there = |pod: &PodOnWire| !Phase::parse(pod.phase()).is_terminal();
+    let pods: Vec<PodOnWire> = pods.items.into_iter().filter_map(Read::object).filter(is_there).collect();
     let mut worlds: BTreeMap<String, World> = BTreeMap::new();
     for pod in &pods {
         let namespace = pod.namespace().unwrap_or_default();
@@ -82,7 +89,7 @@ async fn pods_of(client: &Client, node: &str) -> Result<Vec<PodFound>, Error> {
 }
 
 /// Who wrote last that the node takes no pods, by the name under which he writes.
-fn cordoned_by(node: &FullNode) -> Option<String> {
+fn cordoned_by(node: &NodeMetadata) -> Option<String> {
     let writes = node.metadata.managed_fields.iter().flatten().filter(|entry| {
         let fields = entry.fields_v1.as_ref().map(|fields| &fields.0);
         fields.is_some_and(|fields| fields.pointer("/f:spec/f:unschedulable").is_some())

@@ -43,6 +43,11 @@ impl PodOnWire {
     pub fn new(metadata: ObjectMeta, node_name: String, priority: i32, status: PodStatus) -> Self {
         Self { metadata, spec: PodSpec { node_name, priority, ..PodSpec::default() }, status }
     }
+
+    /// The phase as the server wrote it. A pod that was only just created has none.
+    pub fn phase(&self) -> &str {
+        &self.status.phase
+    }
 }
 
 #[derive(Debug, Clone, Deserialize)]
@@ -250,6 +255,13 @@ pub struct DeploymentOnWire {
     pub(crate) status: DeploymentStatus,
 }
 
+impl DeploymentOnWire {
+    /// The labels of its pods, as the server sent them.
+    pub fn selector(&self) -> &LabelSelector {
+        &self.spec.selector
+    }
+}
+
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct DeploymentSpec {
@@ -378,6 +390,7 @@ struct Slim<W> {
     resource_version: Option<String>,
     creation_timestamp: Option<Time>,
     deletion_timestamp: Option<Time>,
+    deletion_grace_period_seconds: Option<i64>,
     labels: Option<BTreeMap<String, String>>,
     generation: Option<i64>,
     annotations: Option<Annotations>,
@@ -395,6 +408,7 @@ impl<W> Default for Slim<W> {
             resource_version: None,
             creation_timestamp: None,
             deletion_timestamp: None,
+            deletion_grace_period_seconds: None,
             labels: None,
             generation: None,
             annotations: None,
@@ -551,6 +565,7 @@ fn meta<W>(slim: Slim<W>) -> ObjectMeta {
         resource_version: slim.resource_version,
         creation_timestamp: slim.creation_timestamp,
         deletion_timestamp: slim.deletion_timestamp,
+        deletion_grace_period_seconds: slim.deletion_grace_period_seconds,
         labels: slim.labels,
         generation: slim.generation,
         annotations: slim.annotations.map(|annotations| annotations.0).filter(|kept| !kept.is_empty()),
