@@ -196,22 +196,48 @@ fn convert<K: Resource<DynamicType = ()> + DeserializeOwned>(
     if escapes() && has_unsafe_text(raw) {
         escape(value.to_mut());
     }
-    let first = match K::deserialize(&*value) {
+    let first = match from_json(&value) {
         Ok(object) => return Ok(object),
         Err(why) => why,
     };
     usher_api::lenient::correct(value.to_mut());
-    if let Ok(object) = K::deserialize(&*value) {
+    if let Ok(object) = from_json(&value) {
         return Ok(object);
     }
-    let why = escaped(&first.to_string()).into_owned();
+    let why = escaped(&first).into_owned();
     if value.to_mut().as_object_mut().is_some_and(|fields| fields.remove("status").is_some())
-        && let Ok(object) = K::deserialize(&*value)
+        && let Ok(object) = from_json(&value)
     {
         note(format!("the status of {} cannot be read and is left out: {why}", describe::<K>(metadata)));
         return Ok(object);
     }
     Err(why)
+}
+
+/// Reads JSON through its text. Code to read a type is generated for each kind of input, so all types have one kind: text.
+fn from_json<K: DeserializeOwned>(value: &Value) -> Result<K, String> {
+    let read = match serde_json::from_str(&value.to_string()) {
+        // The text is nested too deeply. Only `managedFields` may be, and `value_of` has read them apart from the rest.
+        Err(why) if why.is_syntax() => serde_json::from_str(&without_managed_fields(value).to_string()),
+        read => read,
+    };
+    read.map_err(|why| {
+        // The text is our own and well-formed: what is wrong is a value, and nobody has seen its position.
+        if why.is_syntax() {
+            return "a value is not of its type".to_owned();
+        }
+        let position = format!(" at line {} column {}", why.line(), why.column());
+        let why = why.to_string();
+        why.strip_suffix(&position).unwrap_or(&why).to_owned()
+    })
+}
+
+fn without_managed_fields(value: &Value) -> Value {
+    let mut value = value.clone();
+    if let Some(metadata) = value.get_mut("metadata").and_then(Value::as_object_mut) {
+        metadata.remove("managedFields");
+    }
+    value
 }
 
 fn has_unsafe_text(value: &Value) -> bool {
@@ -317,6 +343,37 @@ mod tests {
         let (object, notes) = noting(async { read(&hostile).object() }).await;
         assert_eq!(object.unwrap().metadata.managed_fields.unwrap()[0].manager.as_deref(), Some("x"));
         assert!(notes.is_empty(), "{notes:?}");
+    }
+
+    #[tokio::test]
+    async fn an_object_is_read_however_deeply_its_managed_fields_are_nested() {
+        for depth in (110..140).chain([5000]) {
+            let nested = format!("{}1{}", "{\"f:a\":".repeat(depth), "}".repeat(depth));
+            let mut hostile = maintenance();
+            hostile["metadata"]["managedFields"][0]["fieldsV1"] = json!("NESTED");
+            let text = hostile.to_string().replace("\"NESTED\"", &nested);
+            let (object, notes) =
+                noting(async { serde_json::from_str::<Read<NodeMaintenance>>(&text).unwrap().object() })
+                    .await;
+            assert_eq!(object.unwrap().spec.reason, "a^[b\\nc", "{depth}");
+            assert!(notes.is_empty(), "{depth}: {notes:?}");
+        }
+    }
+
+    #[test]
+    fn errors_say_what_is_wrong_with_an_object_but_not_at_which_position() {
+        let why = |path: &str, value: Value| {
+            let mut hostile = maintenance();
+            *hostile.pointer_mut(path).unwrap() = value;
+            (from_json::<NodeMaintenance>(&hostile).unwrap_err(), hostile)
+        };
+        let values = [json!(7), json!(1.5), json!([1]), json!({"a": 1}), json!(true)];
+        let reasons = values.into_iter().map(|value| ("/spec/reason", value));
+        for (path, value) in reasons.chain([("/spec", json!({})), ("/spec/stage", json!("Never"))]) {
+            let (why, hostile) = why(path, value);
+            assert_eq!(why, serde_json::from_value::<NodeMaintenance>(hostile).unwrap_err().to_string());
+        }
+        assert_eq!(why("/spec/stage", json!(7)).0, "a value is not of its type");
     }
 
     #[tokio::test]
