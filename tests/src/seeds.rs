@@ -129,8 +129,7 @@ where
         Some((target, within)) => (target, format!("{within}::{test}")),
         None => (module, test.to_owned()),
     };
-    let replay =
-        format!("USHER_SEED={seed} cargo test --workspace --test {target} {test} -- --exact --nocapture");
+    let replay = format!("USHER_SEED={seed} cargo test --test {target} {test} -- --exact --nocapture");
     Err(Failure { seed, why, trace, replay })
 }
 

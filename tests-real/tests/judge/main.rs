@@ -1,4 +1,4 @@
-//! The scenarios of `tests/scenarios*` on the real cluster, each as a test of its own: `cargo test --workspace --test judge surges::`.
+//! The scenarios of `tests/scenarios*` on the real cluster, each as a test of its own: `cargo test --workspace --test judge -- surges::`.
 //!
 //! Scenarios that are not marked `judge` are ignored, unless their recordings are out of date: `make test-long` runs them all, with
 //! `--include-ignored`. `USHER_RECORD=1` writes the recordings that are out of date, or with `--include-ignored` all of them.

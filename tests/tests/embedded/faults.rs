@@ -79,7 +79,7 @@ fn a_seed_that_fails_is_told_with_its_trace_and_how_to_run_it_again() {
     for part in [
         "seed 3 failed: 3 is more than anybody expects",
         "  at 3",
-        "USHER_SEED=3 cargo test --workspace --test embedded faults::some_test -- --exact --nocapture",
+        "USHER_SEED=3 cargo test --test embedded faults::some_test -- --exact --nocapture",
     ] {
         assert!(told.contains(part), "{part} is not in:\n{told}");
     }
