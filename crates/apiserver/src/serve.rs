@@ -49,7 +49,7 @@ impl Serving {
                 (Some(acceptor), ca)
             }
         };
-        let accepting = tokio::spawn(accept(listener, server, tls));
+        let accepting = spawn_accept(listener, server, tls);
         Ok(Self { address, scheme, ca_pem, accepting })
     }
 
@@ -95,6 +95,11 @@ fn certificate() -> Result<(TlsAcceptor, String), Box<dyn std::error::Error + Se
         .with_single_cert(vec![made.cert.der().clone()], key)?;
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
     Ok((TlsAcceptor::from(Arc::new(config)), made.cert.pem()))
+}
+
+/// Not async, so that the server is compiled in this crate and not again in each crate that starts one.
+fn spawn_accept(listener: TcpListener, server: Arc<Server>, tls: Option<TlsAcceptor>) -> JoinHandle<()> {
+    tokio::spawn(accept(listener, server, tls))
 }
 
 async fn accept(listener: TcpListener, server: Arc<Server>, tls: Option<TlsAcceptor>) {

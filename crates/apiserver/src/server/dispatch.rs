@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
+use futures::future::BoxFuture;
 use http::{HeaderMap, Method, Request};
 use http_body::Body;
 use http_body_util::BodyExt;
@@ -44,7 +45,21 @@ impl Server {
         response
     }
 
-    async fn answer(
+    /// Boxed, so that all handlers are compiled in this crate, with its optimisation level, and not again in each crate that sends
+    /// requests.
+    fn answer<'a>(
+        self: &'a Arc<Self>,
+        method: &'a Method,
+        uri: &'a http::Uri,
+        headers: HeaderMap,
+        body: Bytes,
+        trusted: Option<&'a User>,
+        warnings: &'a mut Vec<String>,
+    ) -> BoxFuture<'a, ApiResult<ServerResponse>> {
+        Box::pin(self.dispatch(method, uri, headers, body, trusted, warnings))
+    }
+
+    async fn dispatch(
         self: &Arc<Self>,
         method: &Method,
         uri: &http::Uri,
