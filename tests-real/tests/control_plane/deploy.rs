@@ -37,7 +37,7 @@ fn with_whole_numbers(value: Value) -> Value {
     }
 }
 
-/// What the chart is told of a server that has these policies.
+/// Tells Helm that the server has mutating admission policies.
 const NEW_SERVER: [&str; 2] = ["--api-versions", "admissionregistration.k8s.io/v1/MutatingAdmissionPolicy"];
 
 async fn helm(arguments: &[&str]) -> Output {
